@@ -1,0 +1,281 @@
+//! The engine: one claim, one execution, one stored answer, whatever goes wrong in between.
+//!
+//! [`Engine::once`] is the whole life of a call; [`Engine::begin`] and [`Engine::finish`] are its
+//! two halves for those who run the work themselves; [`Engine::job`] is for plain functions.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use thiserror::Error;
+use tokio::sync::{Semaphore, watch};
+
+use crate::clock::{Clock, SystemClock};
+use crate::entropy::{Entropy, OsEntropy};
+use crate::event::{About, Event, Subscriber, TracingSubscriber};
+use crate::fingerprint::Fingerprint;
+use crate::key::Key;
+use crate::policy::Policy;
+use crate::slot::{Scope, Slot, SlotSecret};
+use crate::store::{Store, StoreError};
+
+mod begin;
+mod call;
+mod execution;
+mod finish;
+mod flight;
+pub mod job;
+mod once;
+mod renew;
+mod secret;
+mod tally;
+#[cfg(test)]
+mod tests;
+
+pub use self::call::{Answer, Call, Outcome, Replay, Verdict, Who};
+pub use self::execution::Execution;
+pub use self::finish::Held;
+
+use self::flight::Flights;
+use self::renew::Renewals;
+use self::tally::Tally;
+
+/// Completions and releases that go on in the background when the store fails, at most.
+const BACKGROUND_COUNT_MAX: usize = 1024;
+/// The bytes they may hold together.
+const BACKGROUND_BYTES_MAX: usize = 64 << 20;
+
+/// Runs keyed operations once. Cheap to clone; all clones are one engine.
+#[derive(Clone)]
+pub struct Engine {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    entropy: Arc<dyn Entropy>,
+    subscribers: Vec<Arc<dyn Subscriber>>,
+    secret: SlotSecret,
+    holder: Arc<str>,
+    namespace: Arc<str>,
+    flights: Flights,
+    renewals: Renewals,
+    tally: Tally,
+    background_count: Arc<Semaphore>,
+    background_bytes: Arc<Semaphore>,
+    closing: watch::Sender<bool>,
+}
+
+/// A store, shared: made from any store, or from an `Arc` of one.
+pub struct SharedStore(Arc<dyn Store>);
+
+impl<S: Store> From<S> for SharedStore {
+    fn from(store: S) -> Self {
+        Self(Arc::new(store))
+    }
+}
+
+impl<S: Store> From<Arc<S>> for SharedStore {
+    fn from(store: Arc<S>) -> Self {
+        Self(store)
+    }
+}
+
+impl From<Arc<dyn Store>> for SharedStore {
+    fn from(store: Arc<dyn Store>) -> Self {
+        Self(store)
+    }
+}
+
+/// Why an engine did not open.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The store did not answer.
+    #[error("the store could not be asked for the slot secret")]
+    Store(#[from] StoreError),
+    /// The configured secret is not the one this store's records were made with.
+    #[error(
+        "the configured slot secret is not the one this store was first used with: configure that one, or use a new store"
+    )]
+    SecretMismatch,
+    /// What the store keeps as the secret cannot be read.
+    #[error("the slot secret kept in the store cannot be read: configure the secret instead")]
+    SecretUnreadable,
+    /// A store without an operators' side cannot agree on a secret.
+    #[error("this store cannot keep the slot secret: configure one with `Builder::secret`")]
+    SecretMissing,
+}
+
+/// Settings of an engine before it opens.
+pub struct Builder {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    entropy: Arc<dyn Entropy>,
+    subscribers: Vec<Arc<dyn Subscriber>>,
+    secret: Option<SlotSecret>,
+    holder: Option<Arc<str>>,
+    namespace: Arc<str>,
+}
+
+impl Builder {
+    /// Uses this slot secret instead of the one the store agrees on.
+    #[must_use]
+    pub fn secret(mut self, secret: SlotSecret) -> Self {
+        self.secret = Some(secret);
+        self
+    }
+
+    /// Keeps this engine's records apart from those of other environments on the same store.
+    #[must_use]
+    pub fn namespace(mut self, namespace: &str) -> Self {
+        self.namespace = namespace.into();
+        self
+    }
+
+    /// What this instance is called in records; a random name otherwise.
+    #[must_use]
+    pub fn instance(mut self, name: &str) -> Self {
+        self.holder = Some(name.into());
+        self
+    }
+
+    /// Tells `subscriber` everything that happens, besides the log.
+    #[must_use]
+    pub fn subscribe(mut self, subscriber: Arc<dyn Subscriber>) -> Self {
+        self.subscribers.push(subscriber);
+        self
+    }
+
+    /// Reads the time from `clock`.
+    #[must_use]
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Takes randomness from `entropy`.
+    #[must_use]
+    pub fn entropy(mut self, entropy: Arc<dyn Entropy>) -> Self {
+        self.entropy = entropy;
+        self
+    }
+
+    /// Agrees with the store on the slot secret, and starts the engine.
+    pub async fn open(self) -> Result<Engine, OpenError> {
+        let secret = secret::agree(&*self.store, self.secret, &*self.entropy).await?;
+        let holder = self.holder.unwrap_or_else(|| random_name(&*self.entropy));
+        let inner = Arc::new(Inner {
+            store: self.store,
+            clock: self.clock,
+            entropy: self.entropy,
+            subscribers: self.subscribers,
+            secret,
+            holder,
+            namespace: self.namespace,
+            flights: Flights::default(),
+            renewals: Renewals::default(),
+            tally: Tally::default(),
+            background_count: Arc::new(Semaphore::new(BACKGROUND_COUNT_MAX)),
+            background_bytes: Arc::new(Semaphore::new(BACKGROUND_BYTES_MAX)),
+            closing: watch::Sender::new(false),
+        });
+        renew::start(&inner);
+        Ok(Engine { inner })
+    }
+}
+
+fn random_name(entropy: &dyn Entropy) -> Arc<str> {
+    let mut bytes = [0; 8];
+    entropy.fill(&mut bytes);
+    format!("instance-{:016x}", u64::from_le_bytes(bytes)).into()
+}
+
+impl Engine {
+    /// An engine on `store` with everything else as usual.
+    pub async fn open(store: impl Into<SharedStore>) -> Result<Self, OpenError> {
+        Self::builder(store).open().await
+    }
+
+    /// An engine on `store` with settings to follow.
+    pub fn builder(store: impl Into<SharedStore>) -> Builder {
+        Builder {
+            store: store.into().0,
+            clock: Arc::new(SystemClock::new()),
+            entropy: Arc::new(OsEntropy::new()),
+            subscribers: vec![Arc::new(TracingSubscriber)],
+            secret: None,
+            holder: None,
+            namespace: "".into(),
+        }
+    }
+
+    /// The store behind this engine.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.inner.store
+    }
+
+    /// An empty scope in this engine's namespace.
+    pub fn scope(&self) -> Scope {
+        Scope::new(&self.inner.namespace)
+    }
+
+    /// Where `key` within `scope` is kept.
+    pub fn slot(&self, scope: &Scope, key: &Key) -> Slot {
+        self.inner.secret.slot(scope, key)
+    }
+
+    /// A keyed digest of a credential that could not be verified.
+    pub fn credential(&self, credential: &[u8]) -> [u8; 32] {
+        self.inner.secret.credential(credential)
+    }
+
+    /// One call: `key` within `scope`, meaning `fingerprint`, under `policy`.
+    pub fn call(
+        &self,
+        scope: &Scope,
+        key: &Key,
+        fingerprint: Fingerprint,
+        policy: &Arc<Policy>,
+        who: Who,
+    ) -> Call {
+        let call = Call::new(self.slot(scope, key), key, fingerprint, policy, who, &self.inner.holder);
+        if policy.key.random && key.looks_weak() {
+            self.emit(&call, &Event::WeakKey);
+        }
+        call
+    }
+
+    /// Stops taking calls, gives back what never started, waits for running handlers and pending
+    /// completions at most `grace`; says how many were still running then.
+    pub async fn shutdown(&self, grace: Duration) -> usize {
+        self.inner.closing.send_replace(true);
+        let idle = self.inner.flights.idle();
+        let _ = tokio::time::timeout(grace, idle).await;
+        self.flush_replays().await;
+        self.inner.flights.len()
+    }
+
+    /// How many calls run or wait in this process.
+    pub fn in_flight(&self) -> usize {
+        self.inner.flights.len()
+    }
+
+    fn emit(&self, call: &Call, event: &Event) {
+        let about = About {
+            slot: &call.slot,
+            meta: &call.meta,
+        };
+        for subscriber in &self.inner.subscribers {
+            subscriber.on_event(&about, event);
+        }
+    }
+
+    fn is_closing(&self) -> bool {
+        *self.inner.closing.borrow()
+    }
+
+    fn now(&self) -> Duration {
+        self.inner.clock.now()
+    }
+}

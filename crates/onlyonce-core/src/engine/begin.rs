@@ -1,0 +1,268 @@
+//! Before the handler: the claim, the wait for another process, and the verdict. `judge` alone
+//! decides; stores only report.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::event::{Event, Verb};
+use crate::policy::{Duplicate, StoreDown};
+use crate::record::{Meta, Record, State, Token};
+use crate::refusal::{Reason, Refusal};
+use crate::store::{Claim, Claimed, Lease, Release, Renewed, StoreError, StoreErrorKind};
+
+use super::Engine;
+use super::call::{Call, Replay};
+use super::flight::{Flight, Phase};
+
+/// Claims tried before the store counts as down. Safe: the token makes them one claim.
+const CLAIM_TRIES_MAX: u32 = 3;
+const CLAIM_RETRY_DELAY: Duration = Duration::from_millis(20);
+/// A store that wakes us for nothing is not asked more often than this.
+const WAKE_PAUSE_MIN: Duration = Duration::from_millis(1);
+
+/// What a claim led to.
+pub(super) enum Claiming {
+    Granted(Lease),
+    Unprotected,
+    Replay(Replay),
+    Refuse(Refusal),
+}
+
+/// What a record in the way means for a call.
+#[derive(Debug)]
+pub(super) enum Judgement {
+    Replay(Replay),
+    Refuse(Refusal),
+    /// Running under a live lease, and this caller waits.
+    Wait { at_most: Duration },
+    /// Lapsed, and ours to take: the store will grant it.
+    ClaimAgain,
+}
+
+/// The one place where a taken slot is judged.
+pub(super) fn judge(record: &Record, call: &Call) -> Judgement {
+    if record.fingerprint != call.fingerprint {
+        return Judgement::Refuse(mismatch(&record.meta, call));
+    }
+    match &record.state {
+        State::Done(_) | State::Failed(_) => match Replay::of(record) {
+            Some(replay) => Judgement::Replay(replay),
+            None => Judgement::Refuse(Refusal::new(Reason::OutcomeUnknown)),
+        },
+        State::Unknown => Judgement::Refuse(Refusal::new(Reason::OutcomeUnknown)),
+        State::Pending { lease_left } if !lease_left.is_zero() => match call.policy.duplicate {
+            Duplicate::Wait(_) => Judgement::Wait {
+                at_most: *lease_left,
+            },
+            Duplicate::Refuse => Judgement::Refuse(in_progress(call)),
+        },
+        State::Pending { .. } if record.on_lapse.both_rerun(call.policy.on_lapse) => {
+            Judgement::ClaimAgain
+        }
+        State::Pending { .. } => Judgement::Refuse(Refusal::new(Reason::OutcomeUnknown)),
+    }
+}
+
+/// Another meaning under the same key; or the same under another unverified credential.
+pub(super) fn mismatch(held: &Meta, call: &Call) -> Refusal {
+    if held.credential == call.meta.credential {
+        Refusal::new(Reason::Mismatch)
+    } else {
+        Refusal::new(Reason::OtherCredential)
+    }
+}
+
+pub(super) fn in_progress(call: &Call) -> Refusal {
+    Refusal::new(Reason::InProgress).retry_after(call.policy.retry_after)
+}
+
+impl Engine {
+    /// Claims the slot for `flight`, waiting for whoever holds it as long as the policy allows.
+    pub(super) async fn claim(&self, call: &Call, flight: &Arc<Flight>) -> Claiming {
+        let started = self.now();
+        let mut attempt = ClaimAttempt::new(self, call);
+        let mut waiting = false;
+        loop {
+            if self.is_closing() {
+                return Claiming::Refuse(Refusal::new(Reason::ShuttingDown).retry_after(RETRY_NOW));
+            }
+            let record = match attempt.send().await {
+                Ok(Claimed::Granted { lease, .. }) if self.is_closing() => {
+                    self.release(call, lease, Release::NotRun).await;
+                    continue;
+                }
+                Ok(Claimed::Granted { lease, overtook }) => {
+                    flight.confirm();
+                    let attempt = lease.attempt;
+                    if let Some(held) = overtook {
+                        let holder = Arc::clone(&held.holder);
+                        self.emit(call, &Event::TookOver { holder });
+                    }
+                    let waited = self.now().saturating_sub(started);
+                    self.emit(call, &Event::Claimed { attempt, waited });
+                    return Claiming::Granted(lease);
+                }
+                Ok(Claimed::Taken(record)) => record,
+                Ok(Claimed::Dead) => {
+                    attempt.renew_token();
+                    continue;
+                }
+                Err(error) => return self.store_down(call, &error),
+            };
+            attempt.not_ours();
+            if record.fingerprint == call.fingerprint {
+                flight.confirm();
+            }
+            let at_most = match judge(&record, call) {
+                Judgement::Replay(replay) => return Claiming::Replay(replay),
+                Judgement::Refuse(refusal) => return Claiming::Refuse(refusal),
+                Judgement::ClaimAgain => WAKE_PAUSE_MIN,
+                Judgement::Wait { at_most } => at_most,
+            };
+            let patience = call.policy.duplicate.patience();
+            let left = patience.saturating_sub(self.now().saturating_sub(started));
+            if left.is_zero() {
+                return Claiming::Refuse(in_progress(call));
+            }
+            if !std::mem::replace(&mut waiting, true) {
+                flight.enter(Phase::Waiting);
+                let holder = Arc::clone(&record.meta.holder);
+                self.emit(call, &Event::Waiting { holder });
+            }
+            self.await_change(call, &record, at_most.min(left)).await;
+        }
+    }
+
+    /// Returns when the slot may have changed, or it is time to look again, or to shut down.
+    pub(super) async fn await_change(&self, call: &Call, record: &Record, at_most: Duration) {
+        let mut closing = self.inner.closing.subscribe();
+        let began = self.now();
+        let store = &self.inner.store;
+        let settled = async {
+            if let Err(error) = store.settled(&call.slot, &record.token, at_most).await {
+                self.store_failed(call, Verb::Settled, &error);
+            }
+            // A claim that lapsed, or a store that cannot tell, returns at once: do not spin.
+            if self.now().saturating_sub(began) < WAKE_PAUSE_MIN {
+                tokio::time::sleep(WAKE_PAUSE_MIN).await;
+            }
+        };
+        tokio::select! {
+            biased;
+            _ = closing.wait_for(|closing| *closing) => {}
+            () = settled => {}
+        }
+    }
+
+    fn store_down(&self, call: &Call, error: &StoreError) -> Claiming {
+        match (call.policy.store_down, error.kind) {
+            (StoreDown::Open, StoreErrorKind::Unavailable | StoreErrorKind::Full) => {
+                Claiming::Unprotected
+            }
+            (StoreDown::Open, StoreErrorKind::Corrupt) | (StoreDown::Closed, _) => {
+                let refusal = Refusal::new(Reason::StoreDown);
+                Claiming::Refuse(refusal.retry_after(call.policy.retry_after))
+            }
+        }
+    }
+
+    pub(super) fn store_failed(&self, call: &Call, verb: Verb, error: &StoreError) {
+        let kind = error.kind;
+        self.emit(call, &Event::StoreFailed { verb, kind });
+    }
+}
+
+/// What a server that goes away tells its callers: another one can take them at once.
+const RETRY_NOW: Duration = Duration::from_secs(1);
+
+/// A claim under way. If it is dropped before its end, the store is told: a claim whose reply
+/// was lost, or whose caller went away, must not hold the slot.
+struct ClaimAttempt<'a> {
+    engine: &'a Engine,
+    call: &'a Call,
+    claim: Claim,
+    /// The store may hold our token without our knowing.
+    doubtful: bool,
+}
+
+impl<'a> ClaimAttempt<'a> {
+    fn new(engine: &'a Engine, call: &'a Call) -> Self {
+        let token = Token::generate(&*engine.inner.entropy);
+        Self {
+            engine,
+            call,
+            claim: call.claim(token),
+            doubtful: false,
+        }
+    }
+
+    fn renew_token(&mut self) {
+        self.claim.token = Token::generate(&*self.engine.inner.entropy);
+        self.doubtful = false;
+    }
+
+    fn not_ours(&mut self) {
+        self.doubtful = false;
+    }
+
+    /// Sends the claim, again if its reply is lost; granted only with most of the lease left.
+    async fn send(&mut self) -> Result<Claimed, StoreError> {
+        let mut tries = 0;
+        loop {
+            let sent = self.engine.now();
+            self.doubtful = true;
+            let error = match self.engine.inner.store.claim(&self.claim).await {
+                Ok(Claimed::Granted { lease, overtook }) => {
+                    match self.freshen(&lease, sent).await {
+                        Ok(true) => {
+                            self.doubtful = false;
+                            return Ok(Claimed::Granted { lease, overtook });
+                        }
+                        Ok(false) => {
+                            // Overtaken before we began: nothing ran, so start over as a new attempt.
+                            self.renew_token();
+                            continue;
+                        }
+                        Err(error) => error,
+                    }
+                }
+                Ok(other) => return Ok(other),
+                Err(error) => {
+                    self.engine.store_failed(self.call, Verb::Claim, &error);
+                    error
+                }
+            };
+            tries += 1;
+            if tries >= CLAIM_TRIES_MAX || error.kind != StoreErrorKind::Unavailable {
+                return Err(error);
+            }
+            tokio::time::sleep(CLAIM_RETRY_DELAY * tries).await;
+        }
+    }
+
+    /// Renews a lease of which more than a third passed on the way, until one arrives fresh;
+    /// false if it is lost.
+    async fn freshen(&self, lease: &Lease, mut sent: Duration) -> Result<bool, StoreError> {
+        while self.engine.now().saturating_sub(sent) > lease.lease_for / 3 {
+            sent = self.engine.now();
+            match self.engine.inner.store.renew(lease, lease.lease_for).await {
+                Ok(Renewed::Kept) => {}
+                Ok(Renewed::Lost) => return Ok(false),
+                Err(error) => {
+                    self.engine.store_failed(self.call, Verb::Renew, &error);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl Drop for ClaimAttempt<'_> {
+    fn drop(&mut self) {
+        if self.doubtful {
+            self.engine
+                .release_in_background(self.call, self.claim.lease(), Release::NotRun);
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! What goes into the engine and what comes out of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::clock::Timestamp;
+use crate::fingerprint::Fingerprint;
+use crate::key::Key;
+use crate::policy::Policy;
+use crate::record::{Meta, Record, Token};
+use crate::refusal::Refusal;
+use crate::response::Response;
+use crate::slot::Slot;
+use crate::store::{Claim, Receipt};
+
+use super::execution::Execution;
+use super::finish::Held;
+
+/// One keyed call: where, what, under which rules.
+#[derive(Clone, Debug)]
+pub struct Call {
+    pub(super) slot: Slot,
+    pub(super) key: Key,
+    pub(super) fingerprint: Fingerprint,
+    pub(super) policy: Arc<Policy>,
+    pub(super) keep_for: Duration,
+    pub(super) meta: Arc<Meta>,
+}
+
+/// Who calls, and what: for people, and for telling unverified credentials apart.
+#[derive(Clone, Debug)]
+pub struct Who {
+    /// The route or job.
+    pub operation: Arc<str>,
+    /// Who asks, where that is known and no secret.
+    pub actor: Option<Arc<str>>,
+    /// The trace of this request.
+    pub trace: Option<Arc<str>>,
+    /// A keyed digest of a credential that was not verified.
+    pub credential: Option<[u8; 32]>,
+}
+
+impl Who {
+    /// Nobody in particular, doing `operation`.
+    pub fn doing(operation: impl Into<Arc<str>>) -> Self {
+        Self {
+            operation: operation.into(),
+            actor: None,
+            trace: None,
+            credential: None,
+        }
+    }
+}
+
+impl Call {
+    pub(super) fn new(
+        slot: Slot,
+        key: &Key,
+        fingerprint: Fingerprint,
+        policy: &Arc<Policy>,
+        who: Who,
+        holder: &Arc<str>,
+    ) -> Self {
+        Self {
+            slot,
+            key: key.clone(),
+            fingerprint,
+            policy: Arc::clone(policy),
+            keep_for: policy.keep_for,
+            meta: Arc::new(Meta {
+                hint: key.hint(),
+                operation: who.operation,
+                actor: who.actor,
+                holder: Arc::clone(holder),
+                trace: who.trace,
+                credential: who.credential,
+            }),
+        }
+    }
+
+    /// Keeps the answer this long instead of what the policy says.
+    #[must_use]
+    pub fn keep_for(mut self, keep_for: Duration) -> Self {
+        self.keep_for = keep_for;
+        self
+    }
+
+    /// Where its record lives.
+    pub fn slot(&self) -> &Slot {
+        &self.slot
+    }
+
+    pub(super) fn claim(&self, token: Token) -> Claim {
+        Claim {
+            slot: self.slot,
+            fingerprint: self.fingerprint,
+            token,
+            on_lapse: self.policy.on_lapse,
+            lease_for: self.policy.lease_for,
+            keep_for: self.keep_for,
+            meta: Arc::clone(&self.meta),
+        }
+    }
+}
+
+/// The engine's answer before the handler.
+pub enum Verdict {
+    /// Run it without protection: the store is down and the policy is open.
+    PassThrough(Execution),
+    /// Run it, then [`finish`](crate::Engine::finish).
+    Execute(Held),
+    /// It ran before: this was the answer.
+    Replay(Replay),
+    /// No.
+    Refuse(Refusal),
+}
+
+/// What the handler made of it.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    /// It ran to its end with this answer, good or bad.
+    Finished(Response),
+    /// Nothing happened: the slot is given back.
+    NotRun,
+    /// Something may have happened: `on_lapse` says what follows.
+    Unknown,
+}
+
+/// What a caller gets.
+#[derive(Clone, Debug)]
+pub enum Answer {
+    /// The handler ran for this call.
+    Ran {
+        /// What it said.
+        response: Arc<Response>,
+        /// Until when that is stored; nothing if it is not.
+        receipt: Option<Receipt>,
+    },
+    /// The handler ran for another call with the same key.
+    Replayed(Replay),
+    /// It was not run for this call.
+    Refused(Refusal),
+}
+
+/// A stored or shared answer.
+#[derive(Clone, Debug)]
+pub struct Replay {
+    /// The answer.
+    pub response: Arc<Response>,
+    /// When the original call came, as far as the store tells.
+    pub original_at: Option<Timestamp>,
+    /// Until when it is stored; nothing if it was shared while running and not stored.
+    pub expires_at: Option<Timestamp>,
+    /// The trace of the original.
+    pub original_trace: Option<Arc<str>>,
+}
+
+impl Replay {
+    /// The answer of a finished record.
+    pub(super) fn of(record: &Record) -> Option<Self> {
+        Some(Self {
+            response: Arc::clone(record.response()?),
+            original_at: Some(record.created_at),
+            expires_at: Some(record.expires_at),
+            original_trace: record.meta.trace.clone(),
+        })
+    }
+
+    /// The answer of the attempt that ran in this process, as a duplicate gets it.
+    pub(super) fn shared(
+        response: &Arc<Response>,
+        receipt: Option<&Receipt>,
+        original: &Meta,
+    ) -> Self {
+        Self {
+            response: Arc::clone(response),
+            original_at: receipt.map(|receipt| receipt.created_at),
+            expires_at: receipt.map(|receipt| receipt.expires_at),
+            original_trace: original.trace.clone(),
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! What a handler gets to know and to say about its own execution.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use crate::key::Key;
+use crate::lock;
+use crate::store::Lease;
+
+/// Handed to the handler: its lease, key and attempt, and a say in what is stored.
+///
+/// With the lease, a handler can complete the record inside its own database transaction; the
+/// engine then finds it complete already.
+#[derive(Clone, Debug)]
+pub struct Execution {
+    key: Key,
+    lease: Option<Lease>,
+    lost: Arc<AtomicBool>,
+    wishes: Arc<Mutex<Wishes>>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Wishes {
+    pub(super) do_not_store: bool,
+    pub(super) keep_for: Option<Duration>,
+    pub(super) resource: Option<String>,
+}
+
+impl Execution {
+    pub(super) fn new(key: Key, lease: Option<Lease>, lost: Arc<AtomicBool>) -> Self {
+        Self {
+            key,
+            lease,
+            lost,
+            wishes: Arc::default(),
+        }
+    }
+
+    /// The key this runs under.
+    pub fn key(&self) -> &Key {
+        &self.key
+    }
+
+    /// The lease; nothing when running without protection.
+    pub fn lease(&self) -> Option<&Lease> {
+        self.lease.as_ref()
+    }
+
+    /// 1, or more if an earlier attempt lapsed: then check what it left behind.
+    pub fn attempt(&self) -> u32 {
+        self.lease.as_ref().map_or(1, |lease| lease.attempt)
+    }
+
+    /// Whether another process has taken over meanwhile. What this one answers will not count.
+    pub fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    /// Does not store this answer; the next request with the key runs again.
+    pub fn do_not_store(&self) {
+        lock(&self.wishes).do_not_store = true;
+    }
+
+    /// Keeps this answer for another time than the policy's.
+    pub fn keep_for(&self, keep_for: Duration) {
+        lock(&self.wishes).keep_for = Some(keep_for);
+    }
+
+    /// Names what was made, for audits and operators.
+    pub fn made(&self, resource: impl Into<String>) {
+        lock(&self.wishes).resource = Some(resource.into());
+    }
+
+    pub(super) fn wishes(&self) -> Wishes {
+        lock(&self.wishes).clone()
+    }
+}

@@ -1,0 +1,322 @@
+//! After the handler: the answer is stored before anyone hears it, or the claim is given back.
+//! What the store does not take now is tried on in the background, bounded in count and bytes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::event::{Event, Verb};
+use crate::record::Record;
+use crate::refusal::{Reason, Refusal};
+use crate::response::{Origin, Response};
+use crate::store::{Completed, Lease, Receipt, Release};
+
+use super::Engine;
+use super::begin::{in_progress, mismatch};
+use super::call::{Answer, Call, Outcome, Replay};
+use super::execution::Execution;
+use super::flight::{Flight, FlightGuard, Phase};
+
+/// Completions tried before the caller is told to come back.
+const COMPLETE_TRIES_MAX: u32 = 3;
+const RETRY_DELAY_MIN: Duration = Duration::from_millis(20);
+const RETRY_DELAY_MAX: Duration = Duration::from_secs(1);
+
+/// A granted claim, to be run by hand and ended with [`Engine::finish`]. Dropped without that,
+/// its outcome is unknown.
+pub struct Held {
+    pub(super) engine: Engine,
+    pub(super) call: Call,
+    pub(super) execution: Execution,
+    /// Taken by `finish`; whoever drops the rest has not finished.
+    pub(super) flight: Option<FlightGuard>,
+}
+
+impl Held {
+    /// What the handler may know and say.
+    pub fn execution(&self) -> &Execution {
+        &self.execution
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if self.flight.is_some()
+            && let Some(lease) = self.execution.lease()
+        {
+            self.engine
+                .release_in_background(&self.call, lease.clone(), Release::Unknown);
+        }
+    }
+}
+
+impl Engine {
+    /// Ends what [`begin`](Engine::begin) started. The answer is what the caller may hear.
+    pub async fn finish(&self, mut held: Held, outcome: Outcome) -> Answer {
+        let Some(flight) = held.flight.take() else {
+            return Answer::Refused(Refusal::new(Reason::OutcomeUnknown));
+        };
+        let answer = self
+            .settle(&held.call, &flight, &held.execution, outcome)
+            .await;
+        flight.end(answer.clone());
+        self.report(&held.call, &answer, false);
+        answer
+    }
+
+    /// Stores or releases, and says what the callers get.
+    pub(super) async fn settle(
+        &self,
+        call: &Call,
+        flight: &Arc<Flight>,
+        execution: &Execution,
+        outcome: Outcome,
+    ) -> Answer {
+        let Some(lease) = execution.lease().cloned() else {
+            return unprotected(outcome);
+        };
+        let wishes = execution.wishes();
+        let mut response = match outcome {
+            Outcome::Finished(response) => response,
+            Outcome::NotRun => {
+                self.release(call, lease, Release::NotRun).await;
+                self.emit(call, &Event::NotRun);
+                return Answer::Refused(Refusal::new(Reason::NotRun).retry_after(RETRY_NOW));
+            }
+            Outcome::Unknown => {
+                self.release(call, lease, Release::Unknown).await;
+                self.emit(call, &Event::OutcomeUnknown);
+                return Answer::Refused(Refusal::new(Reason::OutcomeUnknown));
+            }
+        };
+        response.resource = wishes.resource.or(response.resource);
+        let response = Arc::new(response);
+        if wishes.do_not_store || !is_stored(call, &response) {
+            let status = response.status.as_u16();
+            self.release(call, lease, Release::NotRun).await;
+            self.emit(call, &Event::NotKept { status });
+            return Answer::Ran {
+                response,
+                receipt: None,
+            };
+        }
+        if response.origin == Origin::TooLarge {
+            self.emit(call, &Event::TooLarge);
+        }
+        let keep_for = wishes.keep_for.unwrap_or(call.keep_for);
+        self.complete(call, flight, &lease, response, keep_for).await
+    }
+
+    /// Completes until the store has taken the result or says whose it has instead.
+    async fn complete(
+        &self,
+        call: &Call,
+        flight: &Arc<Flight>,
+        lease: &Lease,
+        response: Arc<Response>,
+        keep_for: Duration,
+    ) -> Answer {
+        let mut retry = Retry::until(self.now().saturating_add(lease.lease_for + keep_for));
+        let mut background = None;
+        loop {
+            match self.inner.store.complete(lease, &response, keep_for).await {
+                Ok(Completed::Stored(receipt)) => return self.stored(call, response, receipt),
+                Ok(Completed::Found(record)) => {
+                    return self.found(call, lease, response, keep_for, record).await;
+                }
+                Ok(Completed::Absent) => {
+                    // Forgotten or expired while it ran. The caller's answer is all there is.
+                    self.emit(call, &Event::Abandoned);
+                    return Answer::Ran {
+                        response,
+                        receipt: None,
+                    };
+                }
+                Err(error) => self.store_failed(call, Verb::Complete, &error),
+            }
+            if retry.tries == COMPLETE_TRIES_MAX {
+                self.emit(call, &Event::Stalled);
+                flight.enter(Phase::Stalled);
+                background = self.background(response.bytes());
+            }
+            let in_bounds = retry.tries < COMPLETE_TRIES_MAX || background.is_some();
+            if !in_bounds || !retry.pause(self).await {
+                self.emit(call, &Event::Abandoned);
+                return Answer::Refused(not_stored(call));
+            }
+        }
+    }
+
+    fn stored(&self, call: &Call, response: Arc<Response>, receipt: Receipt) -> Answer {
+        self.emit(
+            call,
+            &Event::Stored {
+                status: response.status.as_u16(),
+                bytes: response.bytes(),
+                took: response.took,
+                expires_at: receipt.expires_at,
+            },
+        );
+        Answer::Ran {
+            response,
+            receipt: Some(receipt),
+        }
+    }
+
+    /// The slot holds something else: our own earlier complete, or what overtook us.
+    async fn found(
+        &self,
+        call: &Call,
+        lease: &Lease,
+        response: Arc<Response>,
+        keep_for: Duration,
+        mut record: Record,
+    ) -> Answer {
+        let started = self.now();
+        loop {
+            if let Some(replay) = Replay::of(&record) {
+                return self.found_finished(call, lease, response, &record, replay);
+            }
+            let patience = call.policy.duplicate.patience();
+            let left = patience.saturating_sub(self.now().saturating_sub(started));
+            if record.token == lease.token || record.is_lapsed() {
+                return Answer::Refused(Refusal::new(Reason::OutcomeUnknown));
+            }
+            if left.is_zero() || self.is_closing() {
+                return Answer::Refused(in_progress(call));
+            }
+            self.await_change(call, &record, left).await;
+            // Fenced by our dead token, a repeated complete only reads.
+            match self.inner.store.complete(lease, &response, keep_for).await {
+                Ok(Completed::Found(now)) => record = now,
+                Ok(Completed::Stored(receipt)) => return self.stored(call, response, receipt),
+                Ok(Completed::Absent) => return Answer::Refused(not_stored(call)),
+                Err(error) => self.store_failed(call, Verb::Complete, &error),
+            }
+        }
+    }
+
+    fn found_finished(
+        &self,
+        call: &Call,
+        lease: &Lease,
+        response: Arc<Response>,
+        record: &Record,
+        replay: Replay,
+    ) -> Answer {
+        if record.fingerprint != call.fingerprint {
+            return Answer::Refused(mismatch(&record.meta, call));
+        }
+        if record.token != lease.token {
+            self.emit(call, &Event::Overtaken);
+            return Answer::Replayed(replay);
+        }
+        // Our own: the reply was lost, or the handler completed it in its own transaction.
+        let response = if *replay.response == *response {
+            response
+        } else {
+            replay.response
+        };
+        let receipt = Receipt {
+            created_at: record.created_at,
+            completed_at: record.completed_at.unwrap_or(record.created_at),
+            expires_at: record.expires_at,
+        };
+        self.stored(call, response, receipt)
+    }
+
+    /// Gives the claim back; goes on trying in the background if the store fails.
+    pub(super) async fn release(&self, call: &Call, lease: Lease, why: Release) {
+        if let Err(error) = self.inner.store.release(&lease, why).await {
+            self.store_failed(call, Verb::Release, &error);
+            self.release_in_background(call, lease, why);
+        }
+    }
+
+    pub(super) fn release_in_background(&self, call: &Call, lease: Lease, why: Release) {
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            return;
+        };
+        let Some(background) = self.background(0) else {
+            self.emit(call, &Event::Abandoned);
+            return;
+        };
+        let (engine, call) = (self.clone(), call.clone());
+        runtime.spawn(async move {
+            let _background = background;
+            let mut retry = Retry::until(engine.now().saturating_add(lease.lease_for + lease.keep_for));
+            while let Err(error) = engine.inner.store.release(&lease, why).await {
+                engine.store_failed(&call, Verb::Release, &error);
+                if !retry.pause(&engine).await {
+                    engine.emit(&call, &Event::Abandoned);
+                    return;
+                }
+            }
+        });
+    }
+
+    /// A place in the background, if there is room.
+    fn background(&self, bytes: usize) -> Option<(OwnedSemaphorePermit, OwnedSemaphorePermit)> {
+        let count = Arc::clone(&self.inner.background_count);
+        let room = Arc::clone(&self.inner.background_bytes);
+        let bytes = u32::try_from(bytes).ok()?;
+        Some((
+            count.try_acquire_owned().ok()?,
+            room.try_acquire_many_owned(bytes).ok()?,
+        ))
+    }
+}
+
+const RETRY_NOW: Duration = Duration::from_secs(1);
+
+fn not_stored(call: &Call) -> Refusal {
+    Refusal::new(Reason::NotStored).retry_after(call.policy.retry_after)
+}
+
+/// A marker is always stored: the operation ran, and skipping the record would run it again.
+fn is_stored(call: &Call, response: &Response) -> bool {
+    match response.origin {
+        Origin::TooLarge => true,
+        Origin::Handler | Origin::Panicked => call.policy.stored.stores(response.status.as_u16()),
+    }
+}
+
+fn unprotected(outcome: Outcome) -> Answer {
+    match outcome {
+        Outcome::Finished(response) => Answer::Ran {
+            response: Arc::new(response),
+            receipt: None,
+        },
+        Outcome::NotRun => Answer::Refused(Refusal::new(Reason::NotRun).retry_after(RETRY_NOW)),
+        Outcome::Unknown => Answer::Refused(Refusal::new(Reason::OutcomeUnknown)),
+    }
+}
+
+/// Backoff between tries, up to a moment after which trying is pointless.
+struct Retry {
+    tries: u32,
+    delay: Duration,
+    until: Duration,
+}
+
+impl Retry {
+    fn until(until: Duration) -> Self {
+        Self {
+            tries: 1,
+            delay: RETRY_DELAY_MIN,
+            until,
+        }
+    }
+
+    /// Waits for the next try; false when it is too late for one.
+    async fn pause(&mut self, engine: &Engine) -> bool {
+        if engine.now() >= self.until {
+            return false;
+        }
+        tokio::time::sleep(self.delay).await;
+        self.tries = self.tries.saturating_add(1);
+        self.delay = (self.delay * 3 / 2).min(RETRY_DELAY_MAX);
+        true
+    }
+}

@@ -1,0 +1,221 @@
+//! What runs or waits in this process, by slot. Duplicates attach to a flight and share its
+//! answer without a word to the store.
+
+use std::future::Future;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::{Notify, watch};
+
+use crate::fingerprint::Fingerprint;
+use crate::lock;
+use crate::record::Meta;
+use crate::refusal::{Reason, Refusal};
+use crate::slot::{Slot, SlotMap};
+use crate::store::Lease;
+
+use super::call::{Answer, Call};
+
+const SHARDS: usize = 64;
+
+/// All flights of an engine.
+pub(super) struct Flights {
+    shards: Box<[Mutex<SlotMap<Arc<Flight>>>]>,
+    count: AtomicUsize,
+    landed: Notify,
+}
+
+/// One attempt at a slot: claiming it, waiting for it, running, storing.
+pub(super) struct Flight {
+    slot: Slot,
+    pub(super) fingerprint: Fingerprint,
+    pub(super) meta: Arc<Meta>,
+    phase: watch::Sender<Phase>,
+    /// The store has confirmed our fingerprint for this slot. Until then a different one is not
+    /// a mismatch: it may be this flight that is refused.
+    confirmed: AtomicBool,
+    waiters: AtomicUsize,
+    pub(super) lost: Arc<AtomicBool>,
+    pub(super) renewal: Mutex<Option<Renewal>>,
+}
+
+/// Where a flight stands.
+#[derive(Clone, Debug)]
+pub(super) enum Phase {
+    /// Asking the store.
+    Claiming,
+    /// Another process holds the slot.
+    Waiting,
+    /// The handler runs here.
+    Running,
+    /// It ran; the store does not take the result yet.
+    Stalled,
+    /// Over.
+    Ended(Answer),
+}
+
+/// A lease to keep alive, and when to look after it next.
+pub(super) struct Renewal {
+    pub(super) lease: Lease,
+    pub(super) due: Duration,
+}
+
+pub(super) enum Joined {
+    /// Nobody was at it: the caller is, now.
+    Lead(FlightGuard),
+    /// Somebody is at it in this process.
+    Attach(Arc<Flight>),
+}
+
+impl Default for Flights {
+    fn default() -> Self {
+        Self {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            count: AtomicUsize::new(0),
+            landed: Notify::new(),
+        }
+    }
+}
+
+impl Flights {
+    fn shard(&self, slot: &Slot) -> &Mutex<SlotMap<Arc<Flight>>> {
+        &self.shards[usize::try_from(slot.bucket() >> 58).unwrap_or(0) % SHARDS]
+    }
+
+    /// Attaches to the slot's flight, or starts one.
+    pub(super) fn join(self: &Flights, call: &Call, owner: super::Engine) -> Joined {
+        let mut shard = lock(self.shard(&call.slot));
+        if let Some(flight) = shard.get(&call.slot) {
+            return Joined::Attach(Arc::clone(flight));
+        }
+        let flight = Arc::new(Flight {
+            slot: call.slot,
+            fingerprint: call.fingerprint,
+            meta: Arc::clone(&call.meta),
+            phase: watch::Sender::new(Phase::Claiming),
+            confirmed: AtomicBool::new(false),
+            waiters: AtomicUsize::new(0),
+            lost: Arc::default(),
+            renewal: Mutex::new(None),
+        });
+        shard.insert(call.slot, Arc::clone(&flight));
+        self.count.fetch_add(1, Ordering::Relaxed);
+        Joined::Lead(FlightGuard {
+            flight,
+            owner,
+            ended: false,
+        })
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// Returns when nothing runs or waits any more.
+    pub(super) fn idle(&self) -> impl Future<Output = ()> {
+        async {
+            loop {
+                let landed = self.landed.notified();
+                tokio::pin!(landed);
+                landed.as_mut().enable();
+                if self.len() == 0 {
+                    return;
+                }
+                landed.await;
+            }
+        }
+    }
+
+    /// Every flight there is now.
+    pub(super) fn all(&self) -> Vec<Arc<Flight>> {
+        let mut all = Vec::new();
+        for shard in &self.shards {
+            all.extend(lock(shard).values().cloned());
+        }
+        all
+    }
+
+    fn remove(&self, slot: &Slot) {
+        lock(self.shard(slot)).remove(slot);
+        if self.count.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.landed.notify_waiters();
+        }
+    }
+}
+
+impl Flight {
+    pub(super) fn watch(&self) -> watch::Receiver<Phase> {
+        self.phase.subscribe()
+    }
+
+    pub(super) fn enter(&self, phase: Phase) {
+        self.phase.send_replace(phase);
+    }
+
+    pub(super) fn confirm(&self) {
+        self.confirmed.store(true, Ordering::Release);
+    }
+
+    pub(super) fn is_confirmed(&self) -> bool {
+        self.confirmed.load(Ordering::Acquire)
+    }
+
+    /// Takes a place among those who wait for this flight.
+    pub(super) fn wait(self: &Arc<Self>) -> Waiter {
+        let position = self.waiters.fetch_add(1, Ordering::Relaxed);
+        Waiter {
+            flight: Arc::clone(self),
+            position,
+        }
+    }
+}
+
+/// A place among those who wait; given up when dropped.
+pub(super) struct Waiter {
+    flight: Arc<Flight>,
+    /// How many were there before.
+    pub(super) position: usize,
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        self.flight.waiters.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Ends its flight, whatever happens: a flight without an owner would hold its slot for ever.
+pub(super) struct FlightGuard {
+    flight: Arc<Flight>,
+    owner: super::Engine,
+    ended: bool,
+}
+
+impl FlightGuard {
+    pub(super) fn end(mut self, answer: Answer) {
+        self.land(answer);
+    }
+
+    /// Off the map first: whoever comes now asks the store.
+    fn land(&mut self, answer: Answer) {
+        if !std::mem::replace(&mut self.ended, true) {
+            self.owner.inner.flights.remove(&self.flight.slot);
+            *lock(&self.flight.renewal) = None;
+            self.flight.enter(Phase::Ended(answer));
+        }
+    }
+}
+
+impl std::ops::Deref for FlightGuard {
+    type Target = Arc<Flight>;
+
+    fn deref(&self) -> &Arc<Flight> {
+        &self.flight
+    }
+}
+
+impl Drop for FlightGuard {
+    fn drop(&mut self) {
+        self.land(Answer::Refused(Refusal::new(Reason::OutcomeUnknown)));
+    }
+}

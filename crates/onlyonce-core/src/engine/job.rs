@@ -1,0 +1,231 @@
+//! Plain functions, jobs and queue consumers: `run(key, &input, async || …)` with serde values.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::{Arc, Mutex};
+
+use http::StatusCode;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use thiserror::Error;
+
+use crate::fingerprint::{FingerprintBuilder, Part, canonical_json};
+use crate::key::{Charset, Key, KeyError, KeyRule};
+use crate::lock;
+use crate::policy::{Policy, StoredRule};
+use crate::refusal::{Reason, Refusal};
+use crate::response::{Origin, Response};
+use crate::slot::Scope;
+
+use super::Engine;
+use super::call::{Answer, Outcome, Who};
+
+/// A named kind of work. Keys of different jobs never meet.
+///
+/// ```
+/// # use onlyonce_core::{Engine, MemoryStore};
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// let engine = Engine::open(MemoryStore::new()).await.unwrap();
+/// let welcome = engine.job("send-welcome-mail");
+///
+/// let sent = welcome
+///     .run("user-17", &"a@example.org", async || Ok::<_, String>(250))
+///     .await
+///     .unwrap();
+/// assert_eq!((sent.value, sent.replayed), (250, false));
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Job {
+    engine: Engine,
+    name: Arc<str>,
+    scope: Scope,
+    policy: Arc<Policy>,
+}
+
+/// A job's value, and whether it is from an earlier run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ran<T> {
+    /// The value.
+    pub value: T,
+    /// Whether an earlier call with this key produced it.
+    pub replayed: bool,
+}
+
+/// Why a job gave no value.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum RunError<E> {
+    /// The key is not valid.
+    #[error("the job's key is not valid")]
+    Key(#[from] KeyError),
+    /// The job was not run, or its outcome is not known.
+    #[error("the job was refused")]
+    Refused(#[from] Refusal),
+    /// The job ran and failed; nothing is stored, and the next call runs it again.
+    #[error("the job failed")]
+    Failed(E),
+    /// The call this one was attached to failed; nothing is stored.
+    #[error("the job failed in a concurrent call: {0}")]
+    FailedElsewhere(String),
+    /// The job panicked.
+    #[error("the job panicked")]
+    Panicked,
+    /// Input, value or stored value cannot be written or read as JSON.
+    #[error("the job's {what} is not valid JSON for its type")]
+    Json {
+        /// Which of them.
+        what: &'static str,
+        /// Why.
+        #[source]
+        source: serde_json::Error,
+    },
+}
+
+impl Engine {
+    /// A named job under the rules for functions: text keys, failures run again.
+    pub fn job(&self, name: &str) -> Job {
+        Job {
+            engine: self.clone(),
+            name: name.into(),
+            scope: self.scope().with("job", name),
+            policy: Arc::new(function_policy()),
+        }
+    }
+
+    /// Runs `work` once for `key`: a [`Job`] without a name of its own.
+    pub async fn run<I, T, E, W, F>(
+        &self,
+        key: &str,
+        input: &I,
+        work: W,
+    ) -> Result<Ran<T>, RunError<E>>
+    where
+        I: Serialize + ?Sized,
+        T: Serialize + DeserializeOwned + Send + 'static,
+        E: fmt::Display + Send + 'static,
+        W: FnOnce() -> F + Send + 'static,
+        F: Future<Output = Result<T, E>> + Send + 'static,
+    {
+        self.job("").run(key, input, work).await
+    }
+}
+
+/// Failures are not stored: a queue delivers again, and then the job should run again. A failure
+/// worth replaying is a value: let the job return `Ok(Err(reason))`.
+fn function_policy() -> Policy {
+    Policy {
+        key: KeyRule {
+            bytes_max: 1024,
+            charset: Charset::Text,
+            random: false,
+        },
+        stored: StoredRule::success(),
+        ..Policy::default()
+    }
+}
+
+impl Job {
+    /// Runs under other rules.
+    #[must_use]
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.policy = Arc::new(policy);
+        self
+    }
+
+    /// The rules it runs under, to change some: `job.policy(Policy { …, ..job.rules().clone() })`.
+    pub fn rules(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// Keeps its keys apart by one more part: a tenant, a queue.
+    #[must_use]
+    pub fn scoped(mut self, name: &str, value: &str) -> Self {
+        self.scope = self.scope.with(name, value);
+        self
+    }
+
+    /// Runs `work` once for `key`, and gives every repetition the same value.
+    ///
+    /// The same key with another `input` is refused. The work runs in a task of its own: dropping
+    /// this future does not stop it.
+    pub async fn run<I, T, E, W, F>(
+        &self,
+        key: &str,
+        input: &I,
+        work: W,
+    ) -> Result<Ran<T>, RunError<E>>
+    where
+        I: Serialize + ?Sized,
+        T: Serialize + DeserializeOwned + Send + 'static,
+        E: fmt::Display + Send + 'static,
+        W: FnOnce() -> F + Send + 'static,
+        F: Future<Output = Result<T, E>> + Send + 'static,
+    {
+        let key = Key::new(key, &self.policy.key)?;
+        let input = serde_json::to_vec(input).map_err(|source| json("input", source))?;
+        let mut fingerprint = FingerprintBuilder::new();
+        fingerprint.part(Part::Operation, self.name.as_bytes());
+        fingerprint.part(Part::Input, &canonical_json(&input).unwrap_or(input));
+        let who = Who::doing(Arc::clone(&self.name));
+        let call = self
+            .engine
+            .call(&self.scope, &key, fingerprint.finish(), &self.policy, who);
+
+        let failure: Arc<Mutex<Option<Failure<E>>>> = Arc::default();
+        let reported = Arc::clone(&failure);
+        let answer = self
+            .engine
+            .once(call, move |_| async move { outcome(work().await, &reported) })
+            .await;
+        if let Some(failure) = lock(&failure).take() {
+            return Err(match failure {
+                Failure::Work(error) => RunError::Failed(error),
+                Failure::Value(source) => json("value", source),
+            });
+        }
+        let (response, replayed) = match answer {
+            Answer::Ran { response, .. } => (response, false),
+            Answer::Replayed(replay) => (replay.response, true),
+            Answer::Refused(refusal) => return Err(RunError::Refused(refusal)),
+        };
+        read(&response).map(|value| Ran { value, replayed })
+    }
+}
+
+/// What went wrong in the caller's own work, kept beside the flight because it has no stored form.
+enum Failure<E> {
+    Work(E),
+    Value(serde_json::Error),
+}
+
+fn outcome<T: Serialize, E: fmt::Display>(
+    result: Result<T, E>,
+    failure: &Mutex<Option<Failure<E>>>,
+) -> Outcome {
+    let (shown, failed) = match result.map(|value| serde_json::to_vec(&value)) {
+        Ok(Ok(body)) => return Outcome::Finished(Response::new(StatusCode::OK, body)),
+        Ok(Err(error)) => (error.to_string(), Failure::Value(error)),
+        Err(error) => (error.to_string(), Failure::Work(error)),
+    };
+    *lock(failure) = Some(failed);
+    Outcome::Finished(Response::new(StatusCode::INTERNAL_SERVER_ERROR, shown))
+}
+
+fn read<T: DeserializeOwned, E>(response: &Response) -> Result<T, RunError<E>> {
+    match response.origin {
+        Origin::Panicked => Err(RunError::Panicked),
+        Origin::TooLarge => Err(RunError::Refused(Refusal::new(Reason::ResponseTooLarge))),
+        Origin::Handler if response.is_failure() => {
+            let shown = String::from_utf8_lossy(&response.body).into_owned();
+            Err(RunError::FailedElsewhere(shown))
+        }
+        Origin::Handler => {
+            serde_json::from_slice(&response.body).map_err(|source| json("stored value", source))
+        }
+    }
+}
+
+fn json<E>(what: &'static str, source: serde_json::Error) -> RunError<E> {
+    RunError::Json { what, source }
+}

@@ -1,0 +1,139 @@
+//! Leases are renewed at a third of their length, by a task of their own: a handler that blocks
+//! its thread does not lose its claim. One task for all flights, asleep while nothing is due.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use crate::event::{About, Event, Verb};
+use crate::lock;
+use crate::store::{Lease, Renewed};
+
+use super::flight::{Flight, Renewal};
+use super::{Engine, Inner};
+
+/// When the next renewal is due, and how to tell the task of an earlier one.
+pub(super) struct Renewals {
+    /// Microseconds on the engine's clock; `u64::MAX` while nothing is due.
+    next: AtomicU64,
+    sooner: Arc<Notify>,
+}
+
+impl Default for Renewals {
+    fn default() -> Self {
+        Self {
+            next: AtomicU64::new(u64::MAX),
+            sooner: Arc::default(),
+        }
+    }
+}
+
+impl Renewals {
+    /// Makes sure the task is awake by `due`.
+    fn schedule(&self, due: Duration) {
+        let due = micros(due);
+        if self.next.fetch_min(due, Ordering::AcqRel) > due {
+            self.sooner.notify_one();
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // Its task sees that the engine is gone, and ends.
+        self.renewals.sooner.notify_one();
+    }
+}
+
+fn micros(moment: Duration) -> u64 {
+    u64::try_from(moment.as_micros()).unwrap_or(u64::MAX - 1)
+}
+
+pub(super) fn start(inner: &Arc<Inner>) {
+    let sooner = Arc::clone(&inner.renewals.sooner);
+    tokio::spawn(run(Arc::downgrade(inner), sooner));
+}
+
+async fn run(engine: Weak<Inner>, sooner: Arc<Notify>) {
+    loop {
+        let Some(inner) = engine.upgrade() else {
+            return;
+        };
+        let next = inner.renewals.next.load(Ordering::Acquire);
+        let wait = Duration::from_micros(next).saturating_sub(inner.clock.now());
+        if wait.is_zero() {
+            Engine { inner }.renew_due();
+            continue;
+        }
+        drop(inner);
+        if next == u64::MAX {
+            sooner.notified().await;
+        } else {
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                () = sooner.notified() => {}
+            }
+        }
+    }
+}
+
+impl Engine {
+    /// Keeps the flight's lease alive until it ends.
+    pub(super) fn keep_alive(&self, flight: &Arc<Flight>, lease: Lease) {
+        let due = self.now() + lease.lease_for / 3;
+        *lock(&flight.renewal) = Some(Renewal { lease, due });
+        self.inner.renewals.schedule(due);
+    }
+
+    /// Renews what is due, each in a task of its own: a store that hangs on one hangs on one.
+    fn renew_due(&self) {
+        self.inner.renewals.next.store(u64::MAX, Ordering::Release);
+        let now = self.now();
+        for flight in self.inner.flights.all() {
+            let mut renewal = lock(&flight.renewal);
+            let Some(renewal) = renewal.as_mut() else {
+                continue;
+            };
+            if renewal.due <= now {
+                renewal.due = now + renewal.lease.lease_for / 3;
+                let lease = renewal.lease.clone();
+                tokio::spawn(self.clone().renew(Arc::clone(&flight), lease));
+            }
+            self.inner.renewals.schedule(renewal.due);
+        }
+    }
+
+    async fn renew(self, flight: Arc<Flight>, lease: Lease) {
+        let event = match self.inner.store.renew(&lease, lease.lease_for).await {
+            Ok(Renewed::Kept) => Event::Renewed,
+            Ok(Renewed::Lost) => {
+                // Finished meanwhile, or overtaken: only the latter leaves the flight running.
+                if lock(&flight.renewal).take().is_none() {
+                    return;
+                }
+                flight.lost.store(true, Ordering::Relaxed);
+                Event::LeaseLost
+            }
+            Err(error) => {
+                let soon = self.now() + lease.lease_for / 10;
+                if let Some(renewal) = lock(&flight.renewal).as_mut() {
+                    renewal.due = renewal.due.min(soon);
+                }
+                self.inner.renewals.schedule(soon);
+                Event::StoreFailed {
+                    verb: Verb::Renew,
+                    kind: error.kind,
+                }
+            }
+        };
+        let about = About {
+            slot: &lease.slot,
+            meta: &flight.meta,
+        };
+        for subscriber in &self.inner.subscribers {
+            subscriber.on_event(&about, &event);
+        }
+    }
+}

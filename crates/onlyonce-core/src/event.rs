@@ -1,0 +1,186 @@
+//! Everything that happens, said once. Metrics, logs and audit are subscribers; the engine does
+//! not know them.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::clock::Timestamp;
+use crate::record::Meta;
+use crate::refusal::Reason;
+use crate::slot::Slot;
+use crate::store::StoreErrorKind;
+
+/// Whoever wants to know what happens. Called on the request's path: return quickly.
+pub trait Subscriber: Send + Sync + 'static {
+    /// Something happened to an operation.
+    fn on_event(&self, about: &About<'_>, event: &Event);
+}
+
+/// Which operation an event is about.
+#[derive(Clone, Copy)]
+pub struct About<'a> {
+    /// Its address.
+    pub slot: &'a Slot,
+    /// For people.
+    pub meta: &'a Arc<Meta>,
+}
+
+impl About<'_> {
+    /// How logs name the key: a harmless start of it and of its digest.
+    pub fn label(&self) -> impl fmt::Display {
+        Label(self.meta.hint, *self.slot)
+    }
+}
+
+struct Label(crate::key::Hint, Slot);
+
+impl fmt::Display for Label {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}…#{}", self.0, self.1.short())
+    }
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Event {
+    /// The key looks easy to guess.
+    WeakKey,
+    /// The slot is ours; the handler starts.
+    Claimed {
+        /// 1, or more after a lapse.
+        attempt: u32,
+        /// How long it took to get it, waiting included.
+        waited: Duration,
+    },
+    /// A lapsed claim was taken over: its holder crashed, hung or was cut off.
+    TookOver {
+        /// The instance that held it.
+        holder: Arc<str>,
+    },
+    /// A duplicate joined the attempt that runs in this process.
+    Attached {
+        /// How many wait with it.
+        waiters: usize,
+    },
+    /// An attempt waits for another process.
+    Waiting {
+        /// The instance that holds the slot.
+        holder: Arc<str>,
+    },
+    /// The handler's answer is stored.
+    Stored {
+        /// Its status.
+        status: u16,
+        /// Its size.
+        bytes: usize,
+        /// How long the handler ran.
+        took: Duration,
+        /// Until when it is kept.
+        expires_at: Timestamp,
+    },
+    /// The handler's answer was over the bound; a marker is stored in its stead.
+    TooLarge,
+    /// The handler's answer is not one to store; the slot is free again.
+    NotKept {
+        /// Its status.
+        status: u16,
+    },
+    /// A stored or shared answer was given.
+    Replayed {
+        /// When the original came.
+        original_at: Timestamp,
+        /// The trace of the original.
+        original_trace: Option<Arc<str>>,
+        /// Whether it came from this process's running attempt rather than from the store.
+        attached: bool,
+    },
+    /// A caller was refused.
+    Refused {
+        /// Why.
+        reason: Reason,
+    },
+    /// A lease was renewed.
+    Renewed,
+    /// Our lease was overtaken while the handler ran.
+    LeaseLost,
+    /// The handler panicked.
+    Panicked,
+    /// The handler did not finish in its time.
+    TimedOut {
+        /// The bound.
+        after: Duration,
+    },
+    /// The outcome is unknown.
+    OutcomeUnknown,
+    /// The claim was given back; nothing ran.
+    NotRun,
+    /// An overtaken holder answered with the stored result instead of its own.
+    Overtaken,
+    /// The store failed.
+    StoreFailed {
+        /// At which verb.
+        verb: Verb,
+        /// How.
+        kind: StoreErrorKind,
+    },
+    /// The handler ran without protection, because the store is down and the policy is open.
+    Unprotected,
+    /// The result could not be stored yet; it is tried on in the background.
+    Stalled,
+    /// The result will not be stored: the background is full, or the record is long gone.
+    Abandoned,
+}
+
+/// The store's verbs, by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    /// claim
+    Claim,
+    /// renew
+    Renew,
+    /// complete
+    Complete,
+    /// release
+    Release,
+    /// settled
+    Settled,
+}
+
+/// Writes every event to `tracing`: trouble as warnings, the rest as debug.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TracingSubscriber;
+
+impl Subscriber for TracingSubscriber {
+    fn on_event(&self, about: &About<'_>, event: &Event) {
+        let (key, operation) = (about.label(), &*about.meta.operation);
+        match event {
+            Event::WeakKey
+            | Event::TookOver { .. }
+            | Event::TooLarge
+            | Event::LeaseLost
+            | Event::Panicked
+            | Event::TimedOut { .. }
+            | Event::OutcomeUnknown
+            | Event::Overtaken
+            | Event::StoreFailed { .. }
+            | Event::Unprotected
+            | Event::Stalled
+            | Event::Abandoned => {
+                tracing::warn!(target: "onlyonce", %key, operation, ?event);
+            }
+            Event::Claimed { .. }
+            | Event::Attached { .. }
+            | Event::Waiting { .. }
+            | Event::Stored { .. }
+            | Event::NotKept { .. }
+            | Event::Replayed { .. }
+            | Event::Refused { .. }
+            | Event::Renewed
+            | Event::NotRun => {
+                tracing::debug!(target: "onlyonce", %key, operation, ?event);
+            }
+        }
+    }
+}

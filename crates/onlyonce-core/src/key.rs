@@ -1,0 +1,279 @@
+//! What the client sent to name its operation. A key is a secret: it is never printed whole,
+//! and only a keyed digest of it (the [`Slot`](crate::Slot)) reaches a store.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use thiserror::Error;
+
+#[cfg(test)]
+mod tests;
+
+/// A valid key. `abc-123` and the structured-field string `"abc-123"` are one key.
+///
+/// ```
+/// use onlyonce_core::{Key, KeyRule};
+///
+/// let rule = KeyRule::default();
+/// let bare = Key::parse(b"abc-123", &rule).unwrap();
+/// let quoted = Key::parse(b"\"abc-123\"", &rule).unwrap();
+/// assert_eq!(bare, quoted);
+/// assert!(!format!("{bare:?}").contains("abc-123"));
+/// ```
+#[derive(Clone)]
+pub struct Key(Arc<str>);
+
+/// What a key may look like: part of a [`Policy`](crate::Policy).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyRule {
+    /// The longest key, in bytes.
+    pub bytes_max: usize,
+    /// Which characters it may hold.
+    pub charset: Charset,
+    /// Whether keys should be random: a key that looks like less than 120 bits is reported.
+    pub random: bool,
+}
+
+impl Default for KeyRule {
+    fn default() -> Self {
+        Self {
+            bytes_max: 255,
+            charset: Charset::Visible,
+            random: false,
+        }
+    }
+}
+
+/// The characters of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Charset {
+    /// Letters, digits, `_`, `.` and `-`.
+    UrlSafe,
+    /// ASCII from `!` to `~`.
+    Visible,
+    /// Any text without control characters.
+    Text,
+    /// A UUID of version 4 in its usual 36-character form.
+    UuidV4,
+}
+
+/// Why a key was refused. Says what was wrong and where, never the key itself.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum KeyError {
+    /// Nothing, or only white space.
+    #[error("the key is empty")]
+    Empty,
+    /// Longer than the rule allows.
+    #[error("the key has {bytes} bytes; at most {bytes_max} are allowed")]
+    TooLong {
+        /// Its length.
+        bytes: usize,
+        /// The bound.
+        bytes_max: usize,
+    },
+    /// A character outside the rule's set.
+    #[error("the character at position {at} is not allowed; {expected}")]
+    BadCharacter {
+        /// Counted from 1.
+        at: usize,
+        /// What would be right.
+        expected: &'static str,
+    },
+    /// Opens with a quote but is not an RFC 9651 string.
+    #[error(
+        "the key starts with a quote but is not a quoted string (RFC 9651): close the quote and escape inner quotes"
+    )]
+    BadQuoting,
+    /// Bytes that are not text.
+    #[error("the key is not valid UTF-8")]
+    NotText,
+    /// Not a UUID of version 4.
+    #[error(
+        "the key must be a UUID of version 4, such as 550e8400-e29b-41d4-a716-446655440000"
+    )]
+    NotUuidV4,
+    /// More than one header line: which one is meant would be a guess.
+    #[error("the key was sent {lines} times; send it once")]
+    Several {
+        /// How many there were.
+        lines: usize,
+    },
+}
+
+impl Key {
+    /// Reads a key in its bare or its RFC 9651 quoted form, under `rule`.
+    pub fn parse(raw: &[u8], rule: &KeyRule) -> Result<Self, KeyError> {
+        let raw = raw.trim_ascii();
+        if raw.first() == Some(&b'"') {
+            return Self::new(&unquote(raw)?, rule);
+        }
+        Self::new(std::str::from_utf8(raw).map_err(|_| KeyError::NotText)?, rule)
+    }
+
+    /// A key from plain text that carries no quoting: a function argument, a JSON field.
+    pub fn new(text: &str, rule: &KeyRule) -> Result<Self, KeyError> {
+        if text.trim().is_empty() {
+            return Err(KeyError::Empty);
+        }
+        if text.len() > rule.bytes_max {
+            return Err(KeyError::TooLong {
+                bytes: text.len(),
+                bytes_max: rule.bytes_max,
+            });
+        }
+        rule.charset.check(text)?;
+        Ok(Self(text.into()))
+    }
+
+    /// The key itself: to digest it, or to echo it to its own sender. Never log it.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+
+    /// A short, harmless start of the key for people.
+    pub fn hint(&self) -> Hint {
+        Hint::of(&self.0)
+    }
+
+    /// Whether this looks like fewer random bits than a client should use (D4 §12).
+    ///
+    /// An estimate from length and alphabet: it catches counters, names and dates.
+    pub fn looks_weak(&self) -> bool {
+        estimate_bits(&self.0) < RANDOM_BITS_MIN
+    }
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl Eq for Key {}
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Key({}…)", self.hint())
+    }
+}
+
+/// RFC 9651 §3.3.3; parameters are ignored, as the RFC asks of those a field does not define.
+fn unquote(raw: &[u8]) -> Result<String, KeyError> {
+    let item: sfv::Item = sfv::Parser::new(raw)
+        .parse()
+        .map_err(|_| KeyError::BadQuoting)?;
+    match item.bare_item {
+        sfv::BareItem::String(text) => Ok(text.into()),
+        _ => Err(KeyError::BadQuoting),
+    }
+}
+
+impl Charset {
+    fn check(self, text: &str) -> Result<(), KeyError> {
+        let (allowed, expected): (fn(char) -> bool, _) = match self {
+            Self::UrlSafe => (
+                |c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-'),
+                "use letters, digits, '_', '.' and '-'",
+            ),
+            Self::Visible => (
+                |c| c.is_ascii_graphic(),
+                "use visible ASCII characters without spaces",
+            ),
+            Self::Text => (|c| !c.is_control(), "leave out control characters"),
+            Self::UuidV4 if is_uuid_v4(text.as_bytes()) => return Ok(()),
+            Self::UuidV4 => return Err(KeyError::NotUuidV4),
+        };
+        match text.chars().position(|c| !allowed(c)) {
+            Some(index) => Err(KeyError::BadCharacter {
+                at: index + 1,
+                expected,
+            }),
+            None => Ok(()),
+        }
+    }
+}
+
+fn is_uuid_v4(text: &[u8]) -> bool {
+    text.len() == 36
+        && text.iter().enumerate().all(|(index, byte)| match index {
+            8 | 13 | 18 | 23 => *byte == b'-',
+            14 => *byte == b'4',
+            19 => matches!(byte.to_ascii_lowercase(), b'8' | b'9' | b'a' | b'b'),
+            _ => byte.is_ascii_hexdigit(),
+        })
+}
+
+const HINT_CHARS_MAX: usize = 4;
+/// A shorter key shows nothing: four of its characters would be too much of it.
+const HINTED_KEY_CHARS_MIN: usize = 20;
+
+/// At most the first four characters of a long key, none of a short one.
+#[derive(Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+pub struct Hint {
+    text: [u8; HINT_CHARS_MAX],
+}
+
+impl Hint {
+    fn of(key: &str) -> Self {
+        let mut text = [0; HINT_CHARS_MAX];
+        let start = key.as_bytes().get(..HINT_CHARS_MAX);
+        if let Some(start) = start.filter(|start| start.iter().all(u8::is_ascii_graphic))
+            && key.len() >= HINTED_KEY_CHARS_MIN
+        {
+            text.copy_from_slice(start);
+        }
+        Self { text }
+    }
+}
+
+impl fmt::Display for Hint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match std::str::from_utf8(&self.text) {
+            Ok(text) if self.text[0] != 0 => f.write_str(text),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl fmt::Debug for Hint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}…")
+    }
+}
+
+const RANDOM_BITS_MIN: f64 = 120.0;
+/// Fewer different characters than this are a pattern, whatever the length.
+const DISTINCT_CHARS_MIN: u32 = 8;
+
+fn estimate_bits(text: &str) -> f64 {
+    let mut seen = 0u128;
+    let mut chars = 0u32;
+    let (mut hex_only, mut lower, mut upper, mut digit) = (true, false, false, false);
+    for byte in text.bytes().filter(|byte| !matches!(byte, b'-' | b'_' | b'.' | b':')) {
+        seen |= 1 << (byte & 0x7f);
+        chars += 1;
+        hex_only &= byte.is_ascii_hexdigit();
+        lower |= byte.is_ascii_lowercase();
+        upper |= byte.is_ascii_uppercase();
+        digit |= byte.is_ascii_digit();
+    }
+    if seen.count_ones() < DISTINCT_CHARS_MIN {
+        return 0.0;
+    }
+    let alphabet = if hex_only && (lower || upper) {
+        16
+    } else {
+        26 * u32::from(lower) + 26 * u32::from(upper) + 10 * u32::from(digit)
+    };
+    // A UUID of version 4 spends 6 of its 128 bits on version and variant.
+    let fixed = if is_uuid_v4(text.as_bytes()) { 6.0 } else { 0.0 };
+    f64::from(chars) * f64::from(alphabet.max(2)).log2() - fixed
+}

@@ -1,0 +1,284 @@
+//! The reference store: one process, sharded, bounded. Over its bound it refuses new keys rather
+//! than forget a live one, and it forgets expired ones as it goes.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::Notify;
+
+use crate::clock::{Clock, SystemClock};
+use crate::lock;
+use crate::operate::{Filter, Operate, Page, Resolved, Stats};
+use crate::record::{Record, Token};
+use crate::response::Response;
+use crate::slot::Slot;
+use crate::store::{
+    Claim, Claimed, Completed, Lease, Release, Released, Renewed, Store, StoreError,
+    StoreErrorKind,
+};
+
+use self::shard::Shard;
+
+mod entry;
+mod shard;
+#[cfg(test)]
+mod tests;
+
+const NAME: &str = "memory";
+const SHARDS: usize = 64;
+/// Expired records dropped on the way by each claim: growth stays bounded without a sweeper.
+const SWEPT_PER_CLAIM_MAX: usize = 2;
+
+/// Records in this process's memory.
+///
+/// ```
+/// use onlyonce_core::MemoryStore;
+///
+/// let store = MemoryStore::new().records_max(10_000).bytes_max(64 << 20);
+/// # let _ = store;
+/// ```
+pub struct MemoryStore {
+    clock: Arc<dyn Clock>,
+    shards: Box<[Mutex<Shard>]>,
+    agreed: Mutex<BTreeMap<String, Vec<u8>>>,
+    records_max: usize,
+    bytes_max: usize,
+    records: AtomicUsize,
+    bytes: AtomicUsize,
+}
+
+impl MemoryStore {
+    /// An empty store of at most a million records and 1 GiB.
+    pub fn new() -> Self {
+        Self::with_clock(Arc::new(SystemClock::new()))
+    }
+
+    /// The same on another clock.
+    pub fn with_clock(clock: Arc<dyn Clock>) -> Self {
+        Self {
+            clock,
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            agreed: Mutex::default(),
+            records_max: 1_000_000,
+            bytes_max: 1 << 30,
+            records: AtomicUsize::new(0),
+            bytes: AtomicUsize::new(0),
+        }
+    }
+
+    /// Refuses new keys beyond this many records.
+    #[must_use]
+    pub fn records_max(mut self, records_max: usize) -> Self {
+        self.records_max = records_max;
+        self
+    }
+
+    /// Refuses new keys once the stored answers take this many bytes.
+    #[must_use]
+    pub fn bytes_max(mut self, bytes_max: usize) -> Self {
+        self.bytes_max = bytes_max;
+        self
+    }
+
+    fn shard(&self, slot: &Slot) -> &Mutex<Shard> {
+        // The map inside a shard uses the low bits; the high ones choose the shard.
+        &self.shards[usize::try_from(slot.bucket() >> 58).unwrap_or(0) % SHARDS]
+    }
+
+    /// Runs `step` on the slot's shard, atomically, and keeps the totals right.
+    fn step<T>(&self, slot: &Slot, step: impl FnOnce(&mut Shard, Duration) -> T) -> T {
+        let mut shard = lock(self.shard(slot));
+        let before = shard.size();
+        let result = step(&mut shard, self.clock.now());
+        self.account(before, shard.size());
+        result
+    }
+
+    fn account(&self, before: shard::Size, after: shard::Size) {
+        add_difference(&self.records, before.records, after.records);
+        add_difference(&self.bytes, before.bytes, after.bytes);
+    }
+
+    fn is_full(&self) -> bool {
+        self.records.load(Ordering::Relaxed) >= self.records_max
+            || self.bytes.load(Ordering::Relaxed) >= self.bytes_max
+    }
+
+    fn sweep_all(&self, records_max: usize) -> usize {
+        let mut left = records_max;
+        for shard in &self.shards {
+            let mut shard = lock(shard);
+            let before = shard.size();
+            left -= shard.sweep(self.clock.now(), left);
+            self.account(before, shard.size());
+        }
+        records_max - left
+    }
+
+    /// The live records that pass, in order.
+    fn collect(&self, admit: impl Fn(&Slot, &Record) -> bool) -> BTreeMap<Slot, Record> {
+        let mut found = BTreeMap::new();
+        for shard in &self.shards {
+            let shard = lock(shard);
+            let now = self.clock.now();
+            found.extend(shard.live(now).filter(|(slot, it)| admit(slot, it)));
+        }
+        found
+    }
+}
+
+fn add_difference(total: &AtomicUsize, before: usize, after: usize) {
+    if after > before {
+        total.fetch_add(after - before, Ordering::Relaxed);
+    } else if before > after {
+        total.fetch_sub(before - after, Ordering::Relaxed);
+    }
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[async_trait]
+impl Store for MemoryStore {
+    async fn claim(&self, claim: &Claim) -> Result<Claimed, StoreError> {
+        if self.is_full() {
+            self.sweep_all(usize::MAX);
+        }
+        let full = self.is_full();
+        let wall = self.clock.wall();
+        self.step(&claim.slot, |shard, now| {
+            shard.sweep(now, SWEPT_PER_CLAIM_MAX);
+            if full && shard.is_new(&claim.slot, now) {
+                return Err(StoreError::new(NAME, StoreErrorKind::Full));
+            }
+            Ok(shard.claim(claim, now, wall))
+        })
+    }
+
+    async fn renew(&self, lease: &Lease, lease_for: Duration) -> Result<Renewed, StoreError> {
+        Ok(self.step(&lease.slot, |shard, now| shard.renew(lease, lease_for, now)))
+    }
+
+    async fn complete(
+        &self,
+        lease: &Lease,
+        response: &Arc<Response>,
+        keep_for: Duration,
+    ) -> Result<Completed, StoreError> {
+        let wall = self.clock.wall();
+        Ok(self.step(&lease.slot, |shard, now| {
+            shard.complete(lease, response, keep_for, now, wall)
+        }))
+    }
+
+    async fn release(&self, lease: &Lease, why: Release) -> Result<Released, StoreError> {
+        let wall = self.clock.wall();
+        Ok(self.step(&lease.slot, |shard, now| shard.release(lease, why, now, wall)))
+    }
+
+    async fn settled(
+        &self,
+        slot: &Slot,
+        seen: &Token,
+        at_most: Duration,
+    ) -> Result<(), StoreError> {
+        let watched: Option<(Arc<Notify>, Duration)> =
+            self.step(slot, |shard, now| shard.watch(slot, seen, now));
+        let Some((changed, lease_left)) = watched else {
+            return Ok(());
+        };
+        // Registered before the shard is looked at again: a change in between is not missed.
+        let notified = changed.notified();
+        tokio::pin!(notified);
+        notified.as_mut().enable();
+        if self
+            .step(slot, |shard, now| shard.watch(slot, seen, now))
+            .is_none()
+        {
+            return Ok(());
+        }
+        tokio::select! {
+            biased;
+            () = notified => {}
+            () = tokio::time::sleep(at_most.min(lease_left)) => {}
+        }
+        Ok(())
+    }
+
+    fn operate(&self) -> Option<&dyn Operate> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl Operate for MemoryStore {
+    async fn get(&self, slot: &Slot) -> Result<Option<Record>, StoreError> {
+        Ok(self.step(slot, |shard, now| shard.get(slot, now)))
+    }
+
+    async fn list(&self, filter: &Filter, page: &Page) -> Result<Vec<(Slot, Record)>, StoreError> {
+        let found = self.collect(|slot, record| {
+            page.after.is_none_or(|after| *slot > after) && filter.admits(record)
+        });
+        Ok(found.into_iter().take(page.records_max).collect())
+    }
+
+    async fn forget(&self, slot: &Slot) -> Result<bool, StoreError> {
+        Ok(self.step(slot, |shard, now| shard.forget(slot, now)))
+    }
+
+    async fn extend(&self, slot: &Slot, extra: Duration) -> Result<bool, StoreError> {
+        Ok(self.step(slot, |shard, now| shard.extend(slot, extra, now)))
+    }
+
+    async fn resolve(
+        &self,
+        slot: &Slot,
+        response: &Arc<Response>,
+        keep_for: Duration,
+    ) -> Result<Resolved, StoreError> {
+        let wall = self.clock.wall();
+        Ok(self.step(slot, |shard, now| {
+            shard.resolve(slot, response, keep_for, now, wall)
+        }))
+    }
+
+    async fn sweep(&self, records_max: usize) -> Result<usize, StoreError> {
+        Ok(self.sweep_all(records_max))
+    }
+
+    async fn stats(&self) -> Result<Stats, StoreError> {
+        let live = self.collect(|_, _| true);
+        let pending = live.values().filter(|record| record.response().is_none());
+        Ok(Stats {
+            records: live.len() as u64,
+            pending: pending.count() as u64,
+            bytes: self.bytes.load(Ordering::Relaxed) as u64,
+        })
+    }
+
+    async fn ping(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    async fn count_replays(&self, replays: &[(Slot, u64)]) -> Result<(), StoreError> {
+        for (slot, count) in replays {
+            self.step(slot, |shard, now| shard.count_replays(slot, *count, now));
+        }
+        Ok(())
+    }
+
+    async fn agree(&self, name: &str, offer: &[u8]) -> Result<Vec<u8>, StoreError> {
+        let mut agreed = lock(&self.agreed);
+        Ok(agreed
+            .entry(name.to_owned())
+            .or_insert_with(|| offer.to_vec())
+            .clone())
+    }
+}

@@ -1,0 +1,135 @@
+//! What operators need of a store. None of it is on the path of a request, but for the replay
+//! counts, which are flushed in batches.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::record::{Record, State};
+use crate::response::Response;
+use crate::slot::Slot;
+use crate::store::StoreError;
+use std::sync::Arc;
+
+/// The operators' side of a store.
+#[async_trait]
+pub trait Operate: Send + Sync {
+    /// What is in the slot, if anything live.
+    async fn get(&self, slot: &Slot) -> Result<Option<Record>, StoreError>;
+
+    /// One page of the live records that `filter` lets through, in the order of their slots.
+    async fn list(&self, filter: &Filter, page: &Page) -> Result<Vec<(Slot, Record)>, StoreError>;
+
+    /// Forgets a record, whatever its state; false if there was none. The next request with its
+    /// key is a new one, so forgetting a pending record may run it twice.
+    async fn forget(&self, slot: &Slot) -> Result<bool, StoreError>;
+
+    /// Keeps a record `extra` longer; false if there was none.
+    async fn extend(&self, slot: &Slot, extra: Duration) -> Result<bool, StoreError>;
+
+    /// Gives an unknown outcome its answer: changes only a record that is unknown or lapsed.
+    async fn resolve(
+        &self,
+        slot: &Slot,
+        response: &Arc<Response>,
+        keep_for: Duration,
+    ) -> Result<Resolved, StoreError>;
+
+    /// Drops at most `records_max` expired records; says how many it dropped.
+    async fn sweep(&self, records_max: usize) -> Result<usize, StoreError>;
+
+    /// How much is in the store.
+    async fn stats(&self) -> Result<Stats, StoreError>;
+
+    /// Whether the store answers.
+    async fn ping(&self) -> Result<(), StoreError>;
+
+    /// Adds replays to the counts of their records, as far as these still exist.
+    async fn count_replays(&self, replays: &[(Slot, u64)]) -> Result<(), StoreError>;
+
+    /// Agrees on a value under `name` with everyone who uses this store: the first offer is
+    /// kept, and everyone gets that one.
+    async fn agree(&self, name: &str, offer: &[u8]) -> Result<Vec<u8>, StoreError>;
+}
+
+/// Which records to list. Empty lets all through.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    /// Only in this state.
+    pub state: Option<StateName>,
+    /// Only of this route or job.
+    pub operation: Option<String>,
+    /// Only by this actor.
+    pub actor: Option<String>,
+}
+
+impl Filter {
+    /// Whether `record` passes.
+    pub fn admits(&self, record: &Record) -> bool {
+        let same = |wanted: &Option<String>, found: Option<&str>| {
+            wanted.as_deref().is_none_or(|wanted| found == Some(wanted))
+        };
+        self.state.is_none_or(|state| state == StateName::of(record))
+            && same(&self.operation, Some(&record.meta.operation))
+            && same(&self.actor, record.meta.actor.as_deref())
+    }
+}
+
+/// A page of a listing.
+#[derive(Clone, Copy, Debug)]
+pub struct Page {
+    /// Start after this slot.
+    pub after: Option<Slot>,
+    /// How many at most.
+    pub records_max: usize,
+}
+
+/// A state's name, as people filter by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StateName {
+    /// Running under a live lease.
+    Pending,
+    /// Its holder's lease ended without a result.
+    Lapsed,
+    /// Finished well.
+    Done,
+    /// Finished badly.
+    Failed,
+    /// Outcome unknown.
+    Unknown,
+}
+
+impl StateName {
+    /// The name of a record's state.
+    pub fn of(record: &Record) -> Self {
+        match &record.state {
+            State::Pending { .. } if record.is_lapsed() => Self::Lapsed,
+            State::Pending { .. } => Self::Pending,
+            State::Done(_) => Self::Done,
+            State::Failed(_) => Self::Failed,
+            State::Unknown => Self::Unknown,
+        }
+    }
+}
+
+/// What became of a resolution.
+#[derive(Clone, Debug)]
+pub enum Resolved {
+    /// The answer is stored.
+    Stored,
+    /// Nothing was changed: the record is alive or finished.
+    Found(Record),
+    /// Nothing is there.
+    Absent,
+}
+
+/// How much is in a store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Live records.
+    pub records: u64,
+    /// Of these, pending.
+    pub pending: u64,
+    /// Bytes they take, near enough.
+    pub bytes: u64,
+}

@@ -1,0 +1,504 @@
+//! The named presets: each document's contract as one row of data. This is the only file that
+//! knows profiles; everything else sees the resolved [`Policy`].
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use http::{HeaderName, Method};
+
+use crate::fingerprint::{BodyRule, FingerprintRule};
+use crate::key::{Charset, KeyRule};
+use crate::policy::{
+    BodyMarks, DeriveRule, Duplicate, Envelope, HttpRules, KeyNeed, Limits, Mark, Methods, Policy,
+    RefusalTable, ReplayStatus, ScopeName, StoreDown, StoredRule, TtlRule, TtlUnit,
+};
+use crate::record::OnLapse;
+use crate::refusal::Reason;
+
+/// A named preset of a [`Policy`].
+///
+/// ```
+/// use onlyonce_core::{Policy, Profile};
+///
+/// let policy: Policy = "stripe".parse::<Profile>().unwrap().policy();
+/// assert_eq!(policy, Profile::Stripe.policy());
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Profile {
+    /// Our own choice, and the default.
+    Standard,
+    /// Intake submissions with an event stream.
+    Formbridge,
+    /// The same service's earlier contract: a key is required on POST.
+    Formbridge008,
+    /// Form submissions with derived keys and marks in the body.
+    Broker,
+    /// Sync operations of an offline client: UUIDv4 keys, no waiting.
+    Guardian,
+    /// A general middleware: everything is stored, 5xx too.
+    Middleware,
+    /// The IETF draft on the `Idempotency-Key` header.
+    Ietf,
+    /// As Stripe's API does it.
+    Stripe,
+}
+
+impl Profile {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::Standard,
+        Self::Formbridge,
+        Self::Formbridge008,
+        Self::Broker,
+        Self::Guardian,
+        Self::Middleware,
+        Self::Ietf,
+        Self::Stripe,
+    ];
+
+    /// Its name in config and on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Standard => "standard",
+            Self::Formbridge => "formbridge",
+            Self::Formbridge008 => "formbridge-008",
+            Self::Broker => "broker",
+            Self::Guardian => "guardian",
+            Self::Middleware => "middleware",
+            Self::Ietf => "ietf",
+            Self::Stripe => "stripe",
+        }
+    }
+
+    /// The rules it stands for.
+    pub fn policy(self) -> Policy {
+        match self {
+            Self::Standard => standard(),
+            Self::Formbridge => formbridge(),
+            Self::Formbridge008 => formbridge_008(),
+            Self::Broker => broker(),
+            Self::Guardian => guardian(),
+            Self::Middleware => middleware(),
+            Self::Ietf => ietf(),
+            Self::Stripe => stripe(),
+        }
+    }
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        standard()
+    }
+}
+
+impl fmt::Display for Profile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A name that is no profile's.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown profile {name:?}; there are: {}", Profile::ALL.map(Profile::name).join(", "))]
+pub struct UnknownProfile {
+    name: String,
+}
+
+impl FromStr for Profile {
+    type Err = UnknownProfile;
+
+    fn from_str(name: &str) -> Result<Self, UnknownProfile> {
+        Self::ALL
+            .into_iter()
+            .find(|profile| profile.name() == name)
+            .ok_or_else(|| UnknownProfile { name: name.into() })
+    }
+}
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+const TTL_MIN: Duration = Duration::from_secs(1);
+const TTL_MAX: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+const MEBIBYTE: usize = 1024 * 1024;
+/// Answers from before the work began: pinning one for a day would lock its caller out.
+const BEFORE_THE_WORK: [u16; 6] = [401, 407, 408, 425, 429, 503];
+
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+const IDEMPOTENCY_EXPIRES: HeaderName = HeaderName::from_static("idempotency-expires");
+const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+const IDEMPOTENT_REPLAY: HeaderName = HeaderName::from_static("idempotent-replay");
+const X_IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("x-idempotent-replayed");
+const X_IDEMPOTENT_EXPIRES: HeaderName = HeaderName::from_static("x-idempotent-expires");
+const X_ORIGINAL_REQUEST_TIME: HeaderName = HeaderName::from_static("x-original-request-time");
+
+fn standard() -> Policy {
+    Policy {
+        key: KeyRule::default(),
+        fingerprint: FingerprintRule::default(),
+        lease_for: Duration::from_secs(30),
+        keep_for: DAY,
+        ttl: None,
+        on_lapse: OnLapse::Rerun,
+        duplicate: Duplicate::Wait(Duration::from_secs(30)),
+        waiters_max: 10,
+        local_waiters_max: 1000,
+        execution_max: Duration::from_secs(30),
+        store_down: StoreDown::Closed,
+        retry_after: Duration::from_secs(5),
+        stored: StoredRule::all().except(&BEFORE_THE_WORK),
+        limits: Limits {
+            request_bytes_max: MEBIBYTE,
+            response_bytes_max: MEBIBYTE,
+            header_bytes_max: 64 * 1024,
+        },
+        http: HttpRules {
+            key_header: IDEMPOTENCY_KEY,
+            key_field: None,
+            methods: optional(&[Method::POST, Method::PUT, Method::PATCH, Method::DELETE]),
+            derive: None,
+            replay_status: ReplayStatus::AsStored,
+            replay_marks: vec![
+                Mark::Flag(IDEMPOTENT_REPLAYED),
+                Mark::Key(IDEMPOTENCY_KEY),
+                Mark::Expires(IDEMPOTENCY_EXPIRES),
+            ],
+            first_marks: vec![
+                Mark::Key(IDEMPOTENCY_KEY),
+                Mark::Expires(IDEMPOTENCY_EXPIRES),
+            ],
+            body_marks: None,
+            drop_headers: vec![http::header::SET_COOKIE],
+            opt_out_header: HeaderName::from_static("idempotency-store"),
+            refusals: RefusalTable::new(problem_row),
+            envelope: Envelope::Problem,
+            scope: vec![ScopeName::Route, ScopeName::Caller],
+        },
+    }
+}
+
+fn formbridge() -> Policy {
+    let base = standard();
+    Policy {
+        key: KeyRule {
+            charset: Charset::UrlSafe,
+            ..base.key
+        },
+        ttl: Some(ttl_rule("x-idempotency-ttl", TtlUnit::Milliseconds)),
+        stored: base.stored.below(500),
+        http: HttpRules {
+            methods: optional(&[Method::POST, Method::PUT, Method::PATCH]),
+            replay_status: ReplayStatus::Ok,
+            replay_marks: vec![
+                Mark::Flag(IDEMPOTENT_REPLAYED),
+                Mark::OriginalTime(X_ORIGINAL_REQUEST_TIME),
+            ],
+            first_marks: vec![],
+            refusals: RefusalTable::new(formbridge_row),
+            envelope: Envelope::OkError,
+            ..base.http
+        },
+        ..base
+    }
+}
+
+fn formbridge_008() -> Policy {
+    let base = formbridge();
+    Policy {
+        key: KeyRule {
+            bytes_max: 256,
+            charset: Charset::Visible,
+            ..base.key
+        },
+        ttl: None,
+        stored: StoredRule::all(),
+        store_down: StoreDown::Open,
+        http: HttpRules {
+            methods: Methods::Only(vec![
+                (Method::POST, KeyNeed::Required),
+                (Method::PUT, KeyNeed::Optional),
+                (Method::PATCH, KeyNeed::Optional),
+            ]),
+            replay_marks: vec![
+                Mark::Key(IDEMPOTENCY_KEY),
+                Mark::Flag(X_IDEMPOTENT_REPLAYED),
+                Mark::Expires(X_IDEMPOTENT_EXPIRES),
+            ],
+            first_marks: vec![
+                Mark::Key(IDEMPOTENCY_KEY),
+                Mark::Expires(X_IDEMPOTENT_EXPIRES),
+            ],
+            refusals: RefusalTable::new(formbridge_008_row),
+            ..base.http
+        },
+        ..base
+    }
+}
+
+fn broker() -> Policy {
+    let base = standard();
+    Policy {
+        key: KeyRule {
+            charset: Charset::Text,
+            ..base.key
+        },
+        // A custom key replays whatever the body says, but never across routes.
+        fingerprint: FingerprintRule {
+            body: BodyRule::Ignore,
+            ..base.fingerprint
+        },
+        stored: StoredRule::success(),
+        http: HttpRules {
+            methods: optional(&[Method::POST]),
+            derive: Some(DeriveRule {
+                context_field: "contextId".into(),
+                data_field: "formData".into(),
+                trim: false,
+            }),
+            replay_status: ReplayStatus::Ok,
+            replay_marks: vec![],
+            first_marks: vec![],
+            body_marks: Some(BodyMarks {
+                flag: "idempotent".into(),
+                submitted_at: "originalSubmittedAt".into(),
+                message: "message".into(),
+                message_text:
+                    "This submission was already processed. Returning original response.".into(),
+            }),
+            refusals: RefusalTable::new(broker_row),
+            envelope: Envelope::SuccessError,
+            scope: vec![
+                ScopeName::Route,
+                ScopeName::Caller,
+                ScopeName::Body("contextId".into()),
+            ],
+            ..base.http
+        },
+        ..base
+    }
+}
+
+fn guardian() -> Policy {
+    let base = standard();
+    Policy {
+        key: KeyRule {
+            charset: Charset::UuidV4,
+            random: true,
+            ..base.key
+        },
+        duplicate: Duplicate::Refuse,
+        stored: StoredRule::all(),
+        http: HttpRules {
+            methods: Methods::Unsafe(KeyNeed::Required),
+            replay_marks: vec![],
+            first_marks: vec![],
+            refusals: RefusalTable::new(guardian_row),
+            envelope: Envelope::CodeError,
+            scope: vec![ScopeName::Caller],
+            ..base.http
+        },
+        ..base
+    }
+}
+
+fn middleware() -> Policy {
+    let base = standard();
+    Policy {
+        key: KeyRule {
+            bytes_max: 200,
+            charset: Charset::Text,
+            random: true,
+        },
+        ttl: Some(ttl_rule("idempotency-ttl", TtlUnit::Seconds)),
+        stored: StoredRule::all(),
+        http: HttpRules {
+            replay_marks: vec![Mark::Flag(IDEMPOTENT_REPLAY), Mark::Key(IDEMPOTENCY_KEY)],
+            first_marks: vec![Mark::Key(IDEMPOTENCY_KEY)],
+            refusals: RefusalTable::new(middleware_row),
+            ..base.http
+        },
+        ..base
+    }
+}
+
+fn ietf() -> Policy {
+    let base = standard();
+    Policy {
+        key: KeyRule {
+            charset: Charset::Text,
+            ..base.key
+        },
+        duplicate: Duplicate::Refuse,
+        http: HttpRules {
+            methods: optional(&[Method::POST, Method::PATCH]).all_need(KeyNeed::Required),
+            replay_marks: vec![],
+            first_marks: vec![],
+            ..base.http
+        },
+        ..base
+    }
+}
+
+fn stripe() -> Policy {
+    let base = standard();
+    Policy {
+        key: KeyRule {
+            charset: Charset::Text,
+            ..base.key
+        },
+        duplicate: Duplicate::Refuse,
+        stored: StoredRule::all().except(&[400, 401, 409, 429]),
+        http: HttpRules {
+            methods: optional(&[Method::POST]),
+            replay_marks: vec![Mark::Flag(IDEMPOTENT_REPLAYED)],
+            first_marks: vec![Mark::Key(IDEMPOTENCY_KEY)],
+            refusals: RefusalTable::new(stripe_row),
+            envelope: Envelope::TypeError,
+            scope: vec![ScopeName::Caller],
+            ..base.http
+        },
+        ..base
+    }
+}
+
+fn optional(methods: &[Method]) -> Methods {
+    Methods::Only(
+        methods
+            .iter()
+            .map(|method| (method.clone(), KeyNeed::Optional))
+            .collect(),
+    )
+}
+
+fn ttl_rule(header: &'static str, unit: TtlUnit) -> TtlRule {
+    TtlRule {
+        header: HeaderName::from_static(header),
+        unit,
+        min: TTL_MIN,
+        max: TTL_MAX,
+    }
+}
+
+/// Status, code and whether to retry: the table all others start from.
+fn problem_row(reason: Reason) -> (u16, &'static str, bool) {
+    let code = reason.name();
+    match reason {
+        Reason::MissingKey | Reason::BadKey | Reason::BadTtl | Reason::Unscoped => {
+            (400, code, false)
+        }
+        Reason::RequestUnreadable => (400, code, true),
+        Reason::RequestTooLarge => (413, code, false),
+        Reason::Mismatch => (422, code, false),
+        Reason::OtherCredential | Reason::OutcomeUnknown => (409, code, false),
+        Reason::InProgress => (409, code, true),
+        Reason::TooManyWaiters => (429, code, true),
+        Reason::TimedOut => (504, code, true),
+        Reason::NotRun | Reason::NotStored | Reason::StoreDown | Reason::ShuttingDown => {
+            (503, code, true)
+        }
+        Reason::Panicked => (500, code, false),
+        Reason::ResponseTooLarge => (507, code, false),
+    }
+}
+
+fn formbridge_row(reason: Reason) -> (u16, &'static str, bool) {
+    let (status, _, retryable) = problem_row(reason);
+    match reason {
+        Reason::Mismatch | Reason::OtherCredential | Reason::OutcomeUnknown => {
+            (409, "conflict", false)
+        }
+        Reason::InProgress | Reason::TooManyWaiters => (503, "service_unavailable", true),
+        Reason::NotRun | Reason::NotStored | Reason::StoreDown | Reason::ShuttingDown => {
+            (status, "service_unavailable", retryable)
+        }
+        Reason::MissingKey
+        | Reason::BadKey
+        | Reason::BadTtl
+        | Reason::Unscoped
+        | Reason::RequestTooLarge
+        | Reason::RequestUnreadable => (status, "invalid_request", retryable),
+        Reason::TimedOut => (status, "timeout", retryable),
+        Reason::Panicked => (status, "internal_error", retryable),
+        Reason::ResponseTooLarge => (status, "response_too_large", retryable),
+    }
+}
+
+fn formbridge_008_row(reason: Reason) -> (u16, &'static str, bool) {
+    let (status, code, retryable) = formbridge_row(reason);
+    if reason == Reason::Mismatch {
+        (422, code, retryable)
+    } else if reason == Reason::InProgress {
+        (409, "in_progress", true)
+    } else {
+        (status, code, retryable)
+    }
+}
+
+fn broker_row(reason: Reason) -> (u16, &'static str, bool) {
+    let (status, code, retryable) = problem_row(reason);
+    if reason == Reason::TooManyWaiters {
+        (503, code, true)
+    } else {
+        (status, code, retryable)
+    }
+}
+
+fn guardian_row(reason: Reason) -> (u16, &'static str, bool) {
+    let (status, _, retryable) = problem_row(reason);
+    let code = match reason {
+        Reason::MissingKey => "MISSING_IDEMPOTENCY_KEY",
+        Reason::BadKey => "INVALID_IDEMPOTENCY_KEY",
+        Reason::BadTtl => "INVALID_TTL",
+        Reason::Unscoped => "CALLER_UNKNOWN",
+        Reason::RequestTooLarge => "PAYLOAD_TOO_LARGE",
+        Reason::RequestUnreadable => "REQUEST_INCOMPLETE",
+        Reason::Mismatch => "IDEMPOTENCY_KEY_REUSED",
+        Reason::OtherCredential => "CREDENTIAL_CHANGED",
+        Reason::InProgress | Reason::TooManyWaiters => "CONCURRENT_REQUEST",
+        Reason::OutcomeUnknown => "OUTCOME_UNKNOWN",
+        Reason::TimedOut => "TIMEOUT",
+        Reason::NotRun | Reason::StoreDown | Reason::ShuttingDown => "SERVICE_UNAVAILABLE",
+        Reason::NotStored => "RESULT_NOT_STORED",
+        Reason::Panicked => "INTERNAL_ERROR",
+        Reason::ResponseTooLarge => "RESPONSE_TOO_LARGE",
+    };
+    if reason == Reason::TooManyWaiters {
+        (409, code, true)
+    } else {
+        (status, code, retryable)
+    }
+}
+
+fn middleware_row(reason: Reason) -> (u16, &'static str, bool) {
+    let (status, code, retryable) = problem_row(reason);
+    if reason == Reason::BadKey {
+        (422, code, false)
+    } else if reason == Reason::Mismatch {
+        (409, code, false)
+    } else {
+        (status, code, retryable)
+    }
+}
+
+fn stripe_row(reason: Reason) -> (u16, &'static str, bool) {
+    let (status, _, retryable) = problem_row(reason);
+    match reason {
+        Reason::Mismatch => (400, "idempotency_error", false),
+        Reason::InProgress | Reason::OtherCredential | Reason::OutcomeUnknown => {
+            (status, "idempotency_error", retryable)
+        }
+        Reason::MissingKey
+        | Reason::BadKey
+        | Reason::BadTtl
+        | Reason::Unscoped
+        | Reason::RequestTooLarge
+        | Reason::RequestUnreadable => (status, "invalid_request_error", retryable),
+        Reason::TooManyWaiters => (status, "rate_limit_error", retryable),
+        Reason::TimedOut
+        | Reason::NotRun
+        | Reason::NotStored
+        | Reason::StoreDown
+        | Reason::ShuttingDown
+        | Reason::Panicked
+        | Reason::ResponseTooLarge => (status, "api_error", retryable),
+    }
+}

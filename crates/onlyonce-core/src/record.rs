@@ -1,0 +1,150 @@
+//! What a store keeps for a slot, and what it tells of it. Deadlines come out as time that is
+//! left on the store's clock; a `Pending` record with no lease left is *lapsed*.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::clock::Timestamp;
+use crate::entropy::Entropy;
+use crate::fingerprint::Fingerprint;
+use crate::key::Hint;
+use crate::response::Response;
+
+/// A record as read from a store at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Whose claim it is or was.
+    pub token: Token,
+    /// What the operation meant; another meaning never replays.
+    pub fingerprint: Fingerprint,
+    /// What the claimant wants done if its lease lapses.
+    pub on_lapse: OnLapse,
+    /// Which attempt this is: 1, or more after a lapse.
+    pub attempt: u32,
+    /// For people: who, what, where.
+    pub meta: Arc<Meta>,
+    /// When it was first claimed, on the store's clock.
+    pub created_at: Timestamp,
+    /// When it was finished.
+    pub completed_at: Option<Timestamp>,
+    /// When it will be forgotten, on the store's clock; to show, never to compare.
+    pub expires_at: Timestamp,
+    /// How long it will still be kept.
+    pub keep_left: Duration,
+    /// How often it was replayed, as far as counted: the count is flushed in batches.
+    pub replays: u64,
+    /// Where it stands.
+    pub state: State,
+}
+
+/// Where a record stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Claimed, running (RUNNING in the documents).
+    Pending {
+        /// How long the lease still lasts; zero means lapsed, never "no limit".
+        lease_left: Duration,
+    },
+    /// Finished well (COMPLETED).
+    Done(Arc<Response>),
+    /// Finished badly, and stored as such (FAILED).
+    Failed(Arc<Response>),
+    /// Nobody knows whether it happened. Only an operator can say.
+    Unknown,
+}
+
+impl State {
+    /// The finished state that fits `response`.
+    pub fn finished(response: Arc<Response>) -> Self {
+        if response.is_failure() {
+            Self::Failed(response)
+        } else {
+            Self::Done(response)
+        }
+    }
+}
+
+impl Record {
+    /// The stored answer, once there is one.
+    pub fn response(&self) -> Option<&Arc<Response>> {
+        match &self.state {
+            State::Done(response) | State::Failed(response) => Some(response),
+            State::Pending { .. } | State::Unknown => None,
+        }
+    }
+
+    /// Whether its holder's lease has ended without a result.
+    pub fn is_lapsed(&self) -> bool {
+        match self.state {
+            State::Pending { lease_left } => lease_left.is_zero(),
+            State::Done(_) | State::Failed(_) | State::Unknown => false,
+        }
+    }
+}
+
+/// What to do with a claim whose lease lapsed: its holder crashed, hung or was cut off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum OnLapse {
+    /// Run again: at least once, and one final answer.
+    Rerun,
+    /// Never run again: "outcome unknown" until an operator resolves it.
+    Hold,
+}
+
+impl OnLapse {
+    /// Whether both sides agree to run again. When they differ, `hold` wins.
+    pub fn both_rerun(self, other: Self) -> bool {
+        self == Self::Rerun && other == Self::Rerun
+    }
+}
+
+/// The fencing identity of one attempt, made by the claimant, so that repeating a call after a
+/// lost reply is safe.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+pub struct Token([u8; Token::BYTES]);
+
+impl Token {
+    /// The length of a token.
+    pub const BYTES: usize = 16;
+
+    /// A new token: fresh randomness, for one attempt only.
+    pub fn generate(entropy: &dyn Entropy) -> Self {
+        let mut bytes = [0; Self::BYTES];
+        entropy.fill(&mut bytes);
+        Self(bytes)
+    }
+
+    /// A token from its stored bytes.
+    pub const fn from_bytes(bytes: [u8; Self::BYTES]) -> Self {
+        Self(bytes)
+    }
+
+    /// The bytes a store compares.
+    pub const fn as_bytes(&self) -> &[u8; Self::BYTES] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Token({:02x}{:02x})", self.0[0], self.0[1])
+    }
+}
+
+/// What people want to know of a record besides its answer.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Meta {
+    /// A harmless start of the key.
+    pub hint: Hint,
+    /// The route or job.
+    pub operation: Arc<str>,
+    /// Who asked, where that is known and no secret.
+    pub actor: Option<Arc<str>>,
+    /// The instance that holds or held the claim.
+    pub holder: Arc<str>,
+    /// The trace of the original request, so that a replay can link to it.
+    pub trace: Option<Arc<str>>,
+    /// A keyed digest of the credential, where the caller's identity was not verified.
+    pub credential: Option<[u8; 32]>,
+}

@@ -1,0 +1,187 @@
+//! A polite no, with its reason. How it looks over HTTP is the policy's table; one module of the
+//! layer renders it.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::time::Duration;
+
+/// Why an operation was not run, and what the caller can do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The reason.
+    pub reason: Reason,
+    /// What was wrong, where, and what to do. Never holds a key, a token or a body.
+    pub detail: Cow<'static, str>,
+    /// When to try again, if trying again makes sense.
+    pub retry_after: Option<Duration>,
+}
+
+/// The reasons there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Reason {
+    /// No key where the policy needs one.
+    MissingKey,
+    /// A key the policy does not take.
+    BadKey,
+    /// A time-to-live header that is no number.
+    BadTtl,
+    /// The caller cannot be told apart from others.
+    Unscoped,
+    /// The request's body is over the bound.
+    RequestTooLarge,
+    /// The request's body broke off.
+    RequestUnreadable,
+    /// The key was used for something else.
+    Mismatch,
+    /// The key was used with another credential, and neither is verified.
+    OtherCredential,
+    /// The operation is still running.
+    InProgress,
+    /// Too many wait for it already.
+    TooManyWaiters,
+    /// Nobody knows whether it happened.
+    OutcomeUnknown,
+    /// The handler did not finish in its time.
+    TimedOut,
+    /// The attempt this one was attached to did not run.
+    NotRun,
+    /// It ran, but its result could not be stored yet.
+    NotStored,
+    /// The store does not answer.
+    StoreDown,
+    /// This process is shutting down.
+    ShuttingDown,
+    /// The handler panicked.
+    Panicked,
+    /// The handler's answer was too large to store.
+    ResponseTooLarge,
+}
+
+impl Reason {
+    /// Every reason, in the order of the tables.
+    pub const ALL: [Self; 18] = [
+        Self::MissingKey,
+        Self::BadKey,
+        Self::BadTtl,
+        Self::Unscoped,
+        Self::RequestTooLarge,
+        Self::RequestUnreadable,
+        Self::Mismatch,
+        Self::OtherCredential,
+        Self::InProgress,
+        Self::TooManyWaiters,
+        Self::OutcomeUnknown,
+        Self::TimedOut,
+        Self::NotRun,
+        Self::NotStored,
+        Self::StoreDown,
+        Self::ShuttingDown,
+        Self::Panicked,
+        Self::ResponseTooLarge,
+    ];
+
+    /// Its name in problem types, logs and metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::MissingKey => "missing-key",
+            Self::BadKey => "bad-key",
+            Self::BadTtl => "bad-ttl",
+            Self::Unscoped => "unscoped",
+            Self::RequestTooLarge => "request-too-large",
+            Self::RequestUnreadable => "request-unreadable",
+            Self::Mismatch => "mismatch",
+            Self::OtherCredential => "other-credential",
+            Self::InProgress => "in-progress",
+            Self::TooManyWaiters => "too-many-waiters",
+            Self::OutcomeUnknown => "outcome-unknown",
+            Self::TimedOut => "timed-out",
+            Self::NotRun => "not-run",
+            Self::NotStored => "not-stored",
+            Self::StoreDown => "store-down",
+            Self::ShuttingDown => "shutting-down",
+            Self::Panicked => "panicked",
+            Self::ResponseTooLarge => "response-too-large",
+        }
+    }
+
+    /// What it means and what to do, for whoever reads the answer.
+    pub const fn explanation(self) -> &'static str {
+        match self {
+            Self::MissingKey => "this operation needs an idempotency key: send a new random one",
+            Self::BadKey => "the idempotency key is not valid",
+            Self::BadTtl => "the time to live is not valid",
+            Self::Unscoped => {
+                "the caller cannot be told apart from others: this route needs a configured scope"
+            }
+            Self::RequestTooLarge => "the request body is larger than keyed requests may be here",
+            Self::RequestUnreadable => "the request body could not be read to its end",
+            Self::Mismatch => {
+                "this idempotency key was already used for a different request: use a new key"
+            }
+            Self::OtherCredential => {
+                "this idempotency key was already used with another credential: repeat the request with the original one, or use a new key"
+            }
+            Self::InProgress => {
+                "a request with this idempotency key is still running: retry later with the same key"
+            }
+            Self::TooManyWaiters => {
+                "too many requests wait for this idempotency key: retry later with the same key"
+            }
+            Self::OutcomeUnknown => {
+                "it is not known whether the original request took effect: do not repeat it under a new key; an operator must resolve it"
+            }
+            Self::TimedOut => {
+                "the operation did not finish in time and may have taken effect: retry with the same key"
+            }
+            Self::NotRun => {
+                "the operation could not be started and did not run: retry with the same key"
+            }
+            Self::NotStored => {
+                "the operation ran, but its result is not stored yet: retry with the same key"
+            }
+            Self::StoreDown => {
+                "idempotency cannot be guaranteed right now, so nothing was run: retry with the same key"
+            }
+            Self::ShuttingDown => {
+                "this server is shutting down and did not run the operation: retry with the same key"
+            }
+            Self::Panicked => "the operation failed unexpectedly",
+            Self::ResponseTooLarge => {
+                "the operation ran, but its response was too large to store for replay"
+            }
+        }
+    }
+}
+
+impl Refusal {
+    /// A refusal in the reason's own words.
+    pub const fn new(reason: Reason) -> Self {
+        Self {
+            reason,
+            detail: Cow::Borrowed(reason.explanation()),
+            retry_after: None,
+        }
+    }
+
+    /// The same with more to say: what was wrong and where.
+    #[must_use]
+    pub fn because(mut self, why: impl fmt::Display) -> Self {
+        self.detail = format!("{}: {why}", self.reason.explanation()).into();
+        self
+    }
+
+    /// The same with a time to try again.
+    #[must_use]
+    pub const fn retry_after(mut self, after: Duration) -> Self {
+        self.retry_after = Some(after);
+        self
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.detail)
+    }
+}
+
+impl std::error::Error for Refusal {}

@@ -1,0 +1,163 @@
+//! Cargo as the other modules see it: commands to run, packages, features and test executables.
+//!
+//! What cargo says in JSON is read here and nowhere else; what leaves this module has types.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::io::{self, PipeReader};
+use std::path::Path;
+use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+
+use serde_json::Value;
+
+use crate::Failure;
+
+/// One member of the workspace.
+pub(crate) struct Package {
+    id: String,
+    pub(crate) name: String,
+    pub(crate) features: Vec<String>,
+}
+
+/// From the file name of a test executable to what the names of its tests start with: the package,
+/// followed by the target where that is not the package's own library or program.
+pub(crate) type Executables = BTreeMap<String, String>;
+
+/// The directory of the workspace, where every command runs.
+pub(crate) fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("xtask is a directory of the workspace")
+}
+
+/// The cargo that runs us, with these arguments.
+pub(crate) fn cargo<A: AsRef<str>>(args: &[A]) -> Command {
+    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command
+        .args(args.iter().map(AsRef::as_ref))
+        .current_dir(root());
+    command
+}
+
+/// Runs a command to its end on our own terminal.
+pub(crate) fn status(command: &mut Command) -> Result<ExitStatus, Failure> {
+    command
+        .status()
+        .map_err(|error| cannot_run(command, &error))
+}
+
+/// Starts a command whose stdout and stderr share one pipe, so that their order is kept.
+pub(crate) fn merged(mut command: Command) -> Result<(Child, PipeReader), Failure> {
+    let start = |command: &mut Command| {
+        let (reader, writer) = io::pipe()?;
+        command.stdout(writer.try_clone()?).stderr(writer);
+        Ok((command.spawn()?, reader))
+    };
+    // `command` is dropped on return, and with it our copies of the pipe's writing end: the reader
+    // sees the end of the output when the last process that writes to it is gone.
+    start(&mut command).map_err(|error| cannot_run(&command, &error))
+}
+
+/// Runs a command and returns what it wrote to stdout, or `None` when it failed.
+pub(crate) fn stdout(command: &mut Command) -> Result<Option<String>, Failure> {
+    let output = command
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|error| cannot_run(command, &error))?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    Ok(output.status.success().then_some(text))
+}
+
+/// The members of the workspace.
+pub(crate) fn packages() -> Result<Vec<Package>, Failure> {
+    let args = ["metadata", "--no-deps", "--format-version", "1"];
+    let text = stdout(&mut cargo(&args))?.ok_or_else(|| Failure::new("cargo metadata failed"))?;
+    let metadata = json(&text)?;
+    metadata["packages"]
+        .as_array()
+        .and_then(|packages| packages.iter().map(package).collect())
+        .ok_or_else(|| Failure::new("cargo metadata wrote something unexpected"))
+}
+
+/// Builds all tests and says which executable belongs to which target, or `None` when the build
+/// failed; the compiler's messages go to the terminal.
+pub(crate) fn test_executables() -> Result<Option<Executables>, Failure> {
+    let packages = packages()?;
+    let mut build = cargo(&[
+        "test",
+        "--workspace",
+        "--all-features",
+        "--no-run",
+        "--message-format=json-render-diagnostics",
+    ]);
+    let Some(messages) = stdout(&mut build)? else {
+        return Ok(None);
+    };
+
+    let mut executables = Executables::new();
+    for line in messages.lines().filter(|line| line.starts_with('{')) {
+        executables.extend(executable(&json(line)?, &packages));
+    }
+    Ok(Some(executables))
+}
+
+/// `cargo xtask sim`: exits as the simulator does.
+pub(crate) fn sim(args: &[String]) -> Result<ExitCode, Failure> {
+    exit_code(sim_command(args))
+}
+
+/// The simulator, optimised.
+pub(crate) fn sim_command<A: AsRef<str>>(args: &[A]) -> Command {
+    let run = "run --release --quiet -p onlyonce-testkit --example sim --";
+    let mut command = cargo(&run.split(' ').collect::<Vec<_>>());
+    command.args(args.iter().map(AsRef::as_ref));
+    command
+}
+
+/// `cargo xtask bench`: exits as the benchmarks do.
+pub(crate) fn bench() -> Result<ExitCode, Failure> {
+    exit_code(cargo(&["bench", "-p", "onlyonce-tower", "--all-features"]))
+}
+
+fn exit_code(mut command: Command) -> Result<ExitCode, Failure> {
+    let code = status(&mut command)?.code();
+    // No code means a signal ended it.
+    let code = code.and_then(|code| u8::try_from(code).ok()).unwrap_or(2);
+    Ok(ExitCode::from(code))
+}
+
+fn package(value: &Value) -> Option<Package> {
+    Some(Package {
+        id: value["id"].as_str()?.to_owned(),
+        name: value["name"].as_str()?.to_owned(),
+        features: value["features"].as_object()?.keys().cloned().collect(),
+    })
+}
+
+/// The file name and the test name prefix of an executable, where the message announces one.
+fn executable(message: &Value, packages: &[Package]) -> Option<(String, String)> {
+    let file = Path::new(message["executable"].as_str()?).file_name()?;
+    let id = message["package_id"].as_str()?;
+    let package = &packages.iter().find(|package| package.id == id)?.name;
+    if !message["profile"]["test"].as_bool()? {
+        return None;
+    }
+
+    let target = &message["target"];
+    let kind = target["kind"][0].as_str()?;
+    let prefix = match kind {
+        "test" | "bench" | "example" => format!("{package}::{}", target["name"].as_str()?),
+        _ => package.clone(),
+    };
+    Some((file.to_string_lossy().into_owned(), prefix))
+}
+
+fn json(text: &str) -> Result<Value, Failure> {
+    serde_json::from_str(text)
+        .map_err(|error| Failure::new(format!("cannot read what cargo wrote: {error}")))
+}
+
+fn cannot_run(command: &Command, error: &io::Error) -> Failure {
+    let program = command.get_program().to_string_lossy();
+    Failure::new(format!("cannot run {program}: {error}"))
+}

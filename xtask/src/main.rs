@@ -1,0 +1,107 @@
+//! The repository's own commands, run as `cargo xtask COMMAND`.
+//!
+//! Each command is one module that drives cargo the way a person would, so that a laptop and a
+//! build server run the same checks and read the same output.
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "talking to the person at the terminal is what this program is for"
+)]
+
+mod cargo;
+mod ci;
+mod follow;
+mod requirements;
+mod rules;
+mod test;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// The checks and measurements of this repository
+#[derive(Parser)]
+#[command(bin_name = "cargo xtask", after_help = AFTER_HELP, disable_help_subcommand = true)]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Run every test, then check that docs/requirements.md tells the truth
+    ///
+    /// An ignored test counts as failed. The last line reads `N passed, M failed`, where M counts
+    /// failed tests, ignored tests and broken rows of docs/requirements.md.
+    Test {
+        /// Handed to `cargo test`; a narrowed run skips the check of docs/requirements.md
+        #[arg(last = true, value_name = "CARGO TEST ARGS")]
+        extra: Vec<String>,
+    },
+    /// Run all checks in order and stop at the first that fails; `test` comes last
+    Ci,
+    /// Run the simulator, optimised
+    ///
+    /// --seeds N     how many seeds to run
+    /// --first S     the first of them; `--first S --seeds 1` replays one
+    /// --threads T   how many run at a time
+    /// --bug NAME    plant a known bug, which the simulator must then find
+    #[command(verbatim_doc_comment)]
+    Sim {
+        /// Handed to the simulator as they are
+        #[arg(
+            trailing_var_arg = true,
+            allow_hyphen_values = true,
+            value_name = "ARGS"
+        )]
+        args: Vec<String>,
+    },
+    /// Measure what the tower layer costs a request
+    Bench,
+}
+
+const AFTER_HELP: &str = "\
+Examples:
+  cargo xtask test                                every test, and docs/requirements.md
+  cargo xtask test -- -p onlyonce-core key::      the tests of one crate whose names contain key::
+  cargo xtask test -- -- --nocapture              what follows a second `--` goes to the tests
+  cargo xtask ci                                  what must pass before a change is merged
+  cargo xtask sim --seeds 1000                    a quick look for trouble
+  cargo xtask sim --first 4711 --seeds 1          replay one seed
+
+Exit code: 0 all good, 1 a check said no, 2 wrong usage or a check could not run.
+`sim` and `bench` exit with the code of what they ran.";
+
+/// Why a command could not do its work; a check that ran and said no is not one of these.
+struct Failure(String);
+
+impl Failure {
+    fn new(what: impl Into<String>) -> Self {
+        Self(what.into())
+    }
+}
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().task {
+        Task::Test { extra } => test::run(&extra).map(|tally| {
+            println!("\n{tally}");
+            verdict(tally.all_passed())
+        }),
+        Task::Ci => ci::run().map(verdict),
+        Task::Sim { args } => cargo::sim(&args),
+        Task::Bench => cargo::bench(),
+    };
+
+    done.unwrap_or_else(|failure| {
+        eprintln!("xtask: {}", failure.0);
+        ExitCode::from(2)
+    })
+}
+
+fn verdict(good: bool) -> ExitCode {
+    if good {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}

@@ -1,0 +1,101 @@
+//! The rules about the source text that no compiler knows.
+//!
+//! A profile is data: only the preset table may tell profiles apart, everything after it reads the
+//! policy. And ARCHITECTURE.md stays short enough to be read.
+
+#[cfg(test)]
+mod tests;
+
+use std::fs;
+use std::io;
+use std::process::Command;
+
+use crate::Failure;
+use crate::cargo::{root, stdout};
+
+/// The file and the directory of the preset table.
+const PRESETS: [&str; 2] = [
+    "crates/onlyonce-core/src/profile.rs",
+    "crates/onlyonce-core/src/profile/",
+];
+/// Where profiles are picked and shown rather than branched on.
+const EXEMPT_DIRECTORIES: [&str; 4] = ["tests", "docs", "examples", "benches"];
+/// Split, so that this file passes its own check.
+const BRANCH: &str = concat!("Profile", "::");
+
+const ARCHITECTURE: &str = "ARCHITECTURE.md";
+const ARCHITECTURE_LINES_MAX: usize = 199;
+
+/// Prints every place outside the preset table that names a profile; true if there is none.
+pub(crate) fn profiles_are_data() -> Result<bool, Failure> {
+    let mut is_clean = true;
+    for path in rust_files()? {
+        if may_name_profiles(&path) {
+            continue;
+        }
+        let text = match fs::read_to_string(root().join(&path)) {
+            Ok(text) => text,
+            // Deleted, but not yet so in git.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(Failure::new(format!("cannot read {path}: {error}"))),
+        };
+        for line in profile_lines(&text) {
+            println!("{path}:{line}: names a profile outside the preset table; ask the policy");
+            is_clean = false;
+        }
+    }
+    Ok(is_clean)
+}
+
+/// Says whether ARCHITECTURE.md is there and short.
+pub(crate) fn architecture_is_short() -> Result<bool, Failure> {
+    let text = match fs::read_to_string(root().join(ARCHITECTURE)) {
+        Ok(text) => text,
+        Err(error) => {
+            println!("{ARCHITECTURE}: cannot be read: {error}");
+            return Ok(false);
+        }
+    };
+    let count = text.lines().count();
+    println!("{ARCHITECTURE}: {count} lines, at most {ARCHITECTURE_LINES_MAX} allowed");
+    Ok(count <= ARCHITECTURE_LINES_MAX)
+}
+
+/// All Rust files that git has or would take.
+fn rust_files() -> Result<Vec<String>, Failure> {
+    let mut list = Command::new("git");
+    list.args(["ls-files", "-z", "--cached", "--others"])
+        .args(["--exclude-standard", "--", "*.rs"])
+        .current_dir(root());
+    let text = stdout(&mut list)?.ok_or_else(|| Failure::new("git ls-files failed"))?;
+    let mut paths: Vec<_> = text.split_terminator('\0').map(str::to_owned).collect();
+    paths.sort();
+    paths.dedup();
+    Ok(paths)
+}
+
+fn may_name_profiles(path: &str) -> bool {
+    let [file, directory] = PRESETS;
+    path == file
+        || path.starts_with(directory)
+        || path.ends_with("tests.rs")
+        || path
+            .split('/')
+            .any(|part| EXEMPT_DIRECTORIES.contains(&part))
+}
+
+/// The lines that name a profile in code. A comment cannot branch.
+fn profile_lines(text: &str) -> Vec<usize> {
+    (1..)
+        .zip(text.lines())
+        .filter(|(_, line)| !line.trim_start().starts_with("//") && names_profile(line))
+        .map(|(number, _)| number)
+        .collect()
+}
+
+/// True for the whole word only: a `UserProfile` is something else.
+fn names_profile(line: &str) -> bool {
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    line.match_indices(BRANCH)
+        .any(|(at, _)| !line[..at].ends_with(is_word))
+}
