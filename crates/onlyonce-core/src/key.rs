@@ -170,10 +170,10 @@ fn unquote(raw: &[u8]) -> Result<String, KeyError> {
     let item: sfv::Item = sfv::Parser::new(raw)
         .parse()
         .map_err(|_| KeyError::BadQuoting)?;
-    match item.bare_item {
-        sfv::BareItem::String(text) => Ok(text.into()),
-        _ => Err(KeyError::BadQuoting),
-    }
+    item.bare_item
+        .as_string()
+        .map(|text| text.as_str().to_owned())
+        .ok_or(KeyError::BadQuoting)
 }
 
 impl Charset {

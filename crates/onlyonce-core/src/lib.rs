@@ -11,12 +11,11 @@
 //! let engine = Engine::open(MemoryStore::new()).await.unwrap();
 //! let charge = engine.job("charge");
 //!
-//! let first = charge.run("order-7", &42, async || Ok::<_, String>("paid")).await.unwrap();
-//! let retry = charge.run("order-7", &42, async || Ok::<_, String>("paid twice")).await.unwrap();
+//! let first = charge.run("order-7", &42, async || Ok::<_, String>(1)).await.unwrap();
+//! let retry = charge.run("order-7", &42, async || Ok::<_, String>(2)).await.unwrap();
 //!
-//! assert_eq!(first.value, "paid");
-//! assert_eq!(retry.value, "paid");
-//! assert!(retry.replayed);
+//! assert_eq!((first.value, first.replayed), (1, false));
+//! assert_eq!((retry.value, retry.replayed), (1, true));
 //! # }
 //! ```
 

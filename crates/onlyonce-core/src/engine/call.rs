@@ -117,6 +117,10 @@ pub enum Verdict {
 
 /// What the handler made of it.
 #[derive(Clone, Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly every outcome is an answer, and it is moved, not kept"
+)]
 pub enum Outcome {
     /// It ran to its end with this answer, good or bad.
     Finished(Response),

@@ -1,7 +1,6 @@
 //! What runs or waits in this process, by slot. Duplicates attach to a flight and share its
 //! answer without a word to the store.
 
-use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -84,7 +83,7 @@ impl Flights {
     }
 
     /// Attaches to the slot's flight, or starts one.
-    pub(super) fn join(self: &Flights, call: &Call, owner: super::Engine) -> Joined {
+    pub(super) fn join(&self, call: &Call, owner: super::Engine) -> Joined {
         let mut shard = lock(self.shard(&call.slot));
         if let Some(flight) = shard.get(&call.slot) {
             return Joined::Attach(Arc::clone(flight));
@@ -113,17 +112,15 @@ impl Flights {
     }
 
     /// Returns when nothing runs or waits any more.
-    pub(super) fn idle(&self) -> impl Future<Output = ()> {
-        async {
-            loop {
-                let landed = self.landed.notified();
-                tokio::pin!(landed);
-                landed.as_mut().enable();
-                if self.len() == 0 {
-                    return;
-                }
-                landed.await;
+    pub(super) async fn idle(&self) {
+        loop {
+            let landed = self.landed.notified();
+            tokio::pin!(landed);
+            landed.as_mut().enable();
+            if self.len() == 0 {
+                return;
             }
+            landed.await;
         }
     }
 
