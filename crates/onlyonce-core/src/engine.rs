@@ -239,7 +239,14 @@ impl Engine {
         policy: &Arc<Policy>,
         who: Who,
     ) -> Call {
-        let call = Call::new(self.slot(scope, key), key, fingerprint, policy, who, &self.inner.holder);
+        let call = Call::new(
+            self.slot(scope, key),
+            key,
+            fingerprint,
+            policy,
+            who,
+            &self.inner.holder,
+        );
         if policy.key.random && key.looks_weak() {
             self.emit(&call, &Event::WeakKey);
         }

@@ -90,9 +90,7 @@ pub enum KeyError {
     #[error("the key is not valid UTF-8")]
     NotText,
     /// Not a UUID of version 4.
-    #[error(
-        "the key must be a UUID of version 4, such as 550e8400-e29b-41d4-a716-446655440000"
-    )]
+    #[error("the key must be a UUID of version 4, such as 550e8400-e29b-41d4-a716-446655440000")]
     NotUuidV4,
     /// More than one header line: which one is meant would be a guess.
     #[error("the key was sent {lines} times; send it once")]
@@ -109,7 +107,10 @@ impl Key {
         if raw.first() == Some(&b'"') {
             return Self::new(&unquote(raw)?, rule);
         }
-        Self::new(std::str::from_utf8(raw).map_err(|_| KeyError::NotText)?, rule)
+        Self::new(
+            std::str::from_utf8(raw).map_err(|_| KeyError::NotText)?,
+            rule,
+        )
     }
 
     /// A key from plain text that carries no quoting: a function argument, a JSON field.
@@ -257,7 +258,10 @@ fn estimate_bits(text: &str) -> f64 {
     let mut seen = 0u128;
     let mut chars = 0u32;
     let (mut hex_only, mut lower, mut upper, mut digit) = (true, false, false, false);
-    for byte in text.bytes().filter(|byte| !matches!(byte, b'-' | b'_' | b'.' | b':')) {
+    for byte in text
+        .bytes()
+        .filter(|byte| !matches!(byte, b'-' | b'_' | b'.' | b':'))
+    {
         seen |= 1 << (byte & 0x7f);
         chars += 1;
         hex_only &= byte.is_ascii_hexdigit();
@@ -274,6 +278,10 @@ fn estimate_bits(text: &str) -> f64 {
         26 * u32::from(lower) + 26 * u32::from(upper) + 10 * u32::from(digit)
     };
     // A UUID of version 4 spends 6 of its 128 bits on version and variant.
-    let fixed = if is_uuid_v4(text.as_bytes()) { 6.0 } else { 0.0 };
+    let fixed = if is_uuid_v4(text.as_bytes()) {
+        6.0
+    } else {
+        0.0
+    };
     f64::from(chars) * f64::from(alphabet.max(2)).log2() - fixed
 }

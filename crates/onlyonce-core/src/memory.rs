@@ -16,8 +16,7 @@ use crate::record::{Record, Token};
 use crate::response::Response;
 use crate::slot::Slot;
 use crate::store::{
-    Claim, Claimed, Completed, Lease, Release, Released, Renewed, Store, StoreError,
-    StoreErrorKind,
+    Claim, Claimed, Completed, Lease, Release, Released, Renewed, Store, StoreError, StoreErrorKind,
 };
 
 use self::shard::Shard;
@@ -179,7 +178,9 @@ impl Store for MemoryStore {
 
     async fn release(&self, lease: &Lease, why: Release) -> Result<Released, StoreError> {
         let wall = self.clock.wall();
-        Ok(self.step(&lease.slot, |shard, now| shard.release(lease, why, now, wall)))
+        Ok(self.step(&lease.slot, |shard, now| {
+            shard.release(lease, why, now, wall)
+        }))
     }
 
     async fn settled(

@@ -69,7 +69,8 @@ impl Filter {
         let same = |wanted: &Option<String>, found: Option<&str>| {
             wanted.as_deref().is_none_or(|wanted| found == Some(wanted))
         };
-        self.state.is_none_or(|state| state == StateName::of(record))
+        self.state
+            .is_none_or(|state| state == StateName::of(record))
             && same(&self.operation, Some(&record.meta.operation))
             && same(&self.actor, record.meta.actor.as_deref())
     }

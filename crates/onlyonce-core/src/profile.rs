@@ -261,8 +261,8 @@ fn broker() -> Policy {
                 flag: "idempotent".into(),
                 submitted_at: "originalSubmittedAt".into(),
                 message: "message".into(),
-                message_text:
-                    "This submission was already processed. Returning original response.".into(),
+                message_text: "This submission was already processed. Returning original response."
+                    .into(),
             }),
             refusals: RefusalTable::new(broker_row),
             envelope: Envelope::SuccessError,

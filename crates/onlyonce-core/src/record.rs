@@ -101,7 +101,9 @@ impl OnLapse {
 
 /// The fencing identity of one attempt, made by the claimant, so that repeating a call after a
 /// lost reply is safe.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
 pub struct Token([u8; Token::BYTES]);
 
 impl Token {

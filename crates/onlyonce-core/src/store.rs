@@ -45,12 +45,8 @@ pub trait Store: Send + Sync + 'static {
 
     /// Returns when the slot may no longer hold the pending claim `seen`, or that claim lapsed,
     /// or after `at_most`. A change before the call is not missed.
-    async fn settled(
-        &self,
-        slot: &Slot,
-        seen: &Token,
-        at_most: Duration,
-    ) -> Result<(), StoreError>;
+    async fn settled(&self, slot: &Slot, seen: &Token, at_most: Duration)
+    -> Result<(), StoreError>;
 
     /// The operators' side of this store, where it has one.
     fn operate(&self) -> Option<&dyn Operate> {

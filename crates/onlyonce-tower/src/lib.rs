@@ -1,1 +1,38 @@
-//! .
+//! The layer that makes any `tower` HTTP service run each keyed request once.
+//!
+//! ```
+//! use onlyonce_core::{Engine, MemoryStore};
+//! use onlyonce_tower::IdempotencyLayer;
+//! # use axum::{Router, routing::post};
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() {
+//! let engine = Engine::open(MemoryStore::new()).await.unwrap();
+//! let app: Router = Router::new()
+//!     .route("/charge", post(async || "charged"))
+//!     .layer(IdempotencyLayer::new(engine));
+//! # let _ = app;
+//! # }
+//! ```
+//!
+//! Only covered requests with a key are buffered, within the policy's bounds; everything else
+//! streams straight through. The inner service's error type stays what it is.
+
+mod answer;
+mod body;
+mod envelope;
+mod future;
+mod grpc;
+mod headers;
+mod layer;
+mod marks;
+mod origin;
+mod request;
+pub mod scope;
+mod service;
+
+pub use body::{RequestBody, ResponseBody};
+pub use future::ResponseFuture;
+pub use layer::{ClassifyError, ErrorsAreUnknown, IdempotencyLayer, RouteError};
+pub use onlyonce_core::Execution;
+pub use scope::{Principal, ScopePart};
+pub use service::Idempotent;

@@ -34,7 +34,9 @@ pub(super) enum Judgement {
     Replay(Replay),
     Refuse(Refusal),
     /// Running under a live lease, and this caller waits.
-    Wait { at_most: Duration },
+    Wait {
+        at_most: Duration,
+    },
     /// Lapsed, and ours to take: the store will grant it.
     ClaimAgain,
 }

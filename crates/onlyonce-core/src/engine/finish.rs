@@ -105,7 +105,8 @@ impl Engine {
             self.emit(call, &Event::TooLarge);
         }
         let keep_for = wishes.keep_for.unwrap_or(call.keep_for);
-        self.complete(call, flight, &lease, response, keep_for).await
+        self.complete(call, flight, &lease, response, keep_for)
+            .await
     }
 
     /// Completes until the store has taken the result or says whose it has instead.
@@ -245,7 +246,11 @@ impl Engine {
         let (engine, call) = (self.clone(), call.clone());
         runtime.spawn(async move {
             let _background = background;
-            let mut retry = Retry::until(engine.now().saturating_add(lease.lease_for + lease.keep_for));
+            let mut retry = Retry::until(
+                engine
+                    .now()
+                    .saturating_add(lease.lease_for + lease.keep_for),
+            );
             while let Err(error) = engine.inner.store.release(&lease, why).await {
                 engine.store_failed(&call, Verb::Release, &error);
                 if !retry.pause(&engine).await {

@@ -176,7 +176,10 @@ impl Job {
         let reported = Arc::clone(&failure);
         let answer = self
             .engine
-            .once(call, move |_| async move { outcome(work().await, &reported) })
+            .once(
+                call,
+                move |_| async move { outcome(work().await, &reported) },
+            )
             .await;
         if let Some(failure) = lock(&failure).take() {
             return Err(match failure {

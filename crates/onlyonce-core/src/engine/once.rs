@@ -109,7 +109,8 @@ impl Engine {
         let answer = match self.execute(&call, &execution, work).await {
             Ok(outcome) => self.settle(&call, &flight, &execution, outcome).await,
             Err(TimedOut) => {
-                self.settle(&call, &flight, &execution, Outcome::Unknown).await;
+                self.settle(&call, &flight, &execution, Outcome::Unknown)
+                    .await;
                 let refusal = Refusal::new(Reason::TimedOut);
                 Answer::Refused(refusal.retry_after(call.policy.retry_after))
             }

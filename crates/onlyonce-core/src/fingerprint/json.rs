@@ -44,7 +44,7 @@ struct Pass<'a> {
     input: &'a [u8],
     /// The next byte to read; never beyond the end of `input`.
     at: usize,
-    /// What lies before this in `input` is in `out` or dropped; what follows, up to `at`, is canonical.
+    /// What lies before this in `input` is in `out` or left out; from here to `at` it is canonical.
     copied: usize,
     out: Vec<u8>,
     /// The members so far of every object being read, the innermost last.

@@ -58,7 +58,7 @@ impl<'a> MediaType<'a> {
         *self.essence == *b"application/x-www-form-urlencoded"
     }
 
-    /// The boundary of a multipart type. Two boundaries are none: receivers disagree on which holds.
+    /// The boundary of a multipart type. Two are none: receivers disagree on which one holds.
     pub(super) fn multipart_boundary(&self) -> Option<&'a [u8]> {
         if !self.essence.starts_with(b"multipart/") {
             return None;

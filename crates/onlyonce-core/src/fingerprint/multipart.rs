@@ -1,4 +1,4 @@
-//! A multipart body by its parts: a client draws a new boundary for every attempt, retries included.
+//! A multipart body by its parts: a client draws a new boundary for every attempt, retries too.
 //! Only what RFC 2046 writes plainly is read; a preamble, an epilogue, padding, folded headers or
 //! bare line feeds, on which receivers differ, make the body count by its bytes instead.
 

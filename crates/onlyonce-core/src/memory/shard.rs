@@ -181,9 +181,7 @@ impl Shard {
     ) -> Resolved {
         match self.live_entry(slot, now) {
             None => Resolved::Absent,
-            Some(entry) if !entry.is_resolvable(now) => {
-                Resolved::Found(entry.to_record(now))
-            }
+            Some(entry) if !entry.is_resolvable(now) => Resolved::Found(entry.to_record(now)),
             Some(_) => {
                 self.entry_mut(slot).finish(response, keep_for, now, wall);
                 self.bytes += response.bytes();
@@ -222,7 +220,9 @@ impl Shard {
     }
 
     fn live_entry(&self, slot: &Slot, now: Duration) -> Option<&Entry> {
-        self.entries.get(slot).filter(|entry| !entry.is_expired(now))
+        self.entries
+            .get(slot)
+            .filter(|entry| !entry.is_expired(now))
     }
 
     fn entry_mut(&mut self, slot: &Slot) -> &mut Entry {
@@ -261,9 +261,10 @@ impl Shard {
         self.expiry.push(Reverse((due, slot)));
         if self.expiry.len() > 2 * (self.entries.len() + self.dead.len()) + QUEUE_SLACK {
             let records = self.entries.iter().map(|(slot, it)| (it.expires, *slot));
-            let dead = self.dead.iter().flat_map(|(slot, tokens)| {
-                tokens.iter().map(|(_, until)| (*until, *slot))
-            });
+            let dead = self
+                .dead
+                .iter()
+                .flat_map(|(slot, tokens)| tokens.iter().map(|(_, until)| (*until, *slot)));
             self.expiry = records.chain(dead).map(Reverse).collect();
         }
     }

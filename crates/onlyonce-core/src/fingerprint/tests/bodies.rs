@@ -15,6 +15,14 @@ fn a_content_type_is_read_without_regard_to_case_order_and_spaces() {
 }
 
 #[test]
+fn a_semicolon_within_quotes_ends_no_parameter() {
+    let one = Request::of("text/html;b=\"\\\";z\";a=1", "x");
+    let other = Request::of("text/html;a=1;b=\"\\\";z\"", "x");
+
+    assert!(same(&one, &other));
+}
+
+#[test]
 fn content_types_that_differ_make_requests_that_differ() {
     let types = [
         "",

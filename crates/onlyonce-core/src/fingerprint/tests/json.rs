@@ -41,7 +41,7 @@ fn the_published_vectors_without_reformatted_numbers_hold() {
 }
 
 /// RFC 8785 writes every number as the double it rounds to, by which integers beyond 2^53 collide.
-/// Here numbers keep their digits, so the expected output has them put back as its input wrote them.
+/// Here numbers keep their digits, so the expected output has them put back as the input has them.
 #[test]
 fn the_published_vectors_with_numbers_hold_but_for_the_written_digits() {
     let (structures, expected) = vector!("structures.json");
@@ -111,6 +111,25 @@ fn repeated_names_all_stay_in_their_order() {
     assert!(!same(r#"{"a":1,"a":2}"#, r#"{"a":2}"#));
     assert!(!same(r#"{"a":1,"a":2}"#, r#"{"a":2,"a":1}"#));
     assert!(same(r#"{"a":1,"\u0061":2}"#, r#"{"\u0061":1,"a":2}"#));
+}
+
+#[test]
+fn a_hundred_repeated_names_stay_in_their_order() {
+    let mixed: Vec<_> = (0..200).map(|at| format!("\"{}\":{at}", at % 2)).collect();
+    let sorted: Vec<_> = (0..2)
+        .flat_map(|name| {
+            (name..200)
+                .step_by(2)
+                .map(move |at| format!("\"{name}\":{at}"))
+        })
+        .collect();
+
+    let expected = format!("{{{}}}", sorted.join(","));
+
+    assert_eq!(
+        canonical(&format!("{{{}}}", mixed.join(","))),
+        Some(expected)
+    );
 }
 
 #[test]

@@ -1,0 +1,140 @@
+//! From the engine's answer to the caller's response: the handler's own, a replay, or a refusal.
+
+use http::{HeaderValue, Response, StatusCode, response};
+use http_body::Body;
+use onlyonce_core::policy::{Policy, ReplayStatus};
+use onlyonce_core::store::Receipt;
+use onlyonce_core::{self as core, Answer, Origin, Reason, Refusal, Replay};
+
+use crate::body::{ResponseBody, Resumed, Whole};
+use crate::envelope;
+use crate::marks::{Told, mark, mark_body};
+
+/// What the inner service itself said to this very request.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly always a response, and moved twice at most"
+)]
+pub(crate) enum Own<B: Body, E> {
+    /// A response, as far as it was read.
+    Response(response::Parts, OwnBody<B>),
+    /// An error, which stays untouched.
+    Error(E),
+}
+
+/// The body of the inner service's own response.
+pub(crate) enum OwnBody<B: Body> {
+    /// All of it.
+    Whole(Whole),
+    /// Its start, and the rest as it comes: too large to store, or broken off.
+    Resumed(Resumed<B>),
+}
+
+/// How to answer one request.
+pub(crate) struct Answering<'a> {
+    pub(crate) policy: &'a Policy,
+    pub(crate) echo: Option<HeaderValue>,
+    pub(crate) is_grpc: bool,
+}
+
+impl Answering<'_> {
+    /// The response to send; an error of the inner service goes first.
+    pub(crate) fn answer<B: Body, E>(
+        self,
+        answer: Answer,
+        own: Option<Own<B, E>>,
+    ) -> Result<Response<ResponseBody<B>>, E> {
+        let own = match own {
+            Some(Own::Error(error)) => return Err(error),
+            Some(Own::Response(parts, body)) => Some((parts, body)),
+            None => None,
+        };
+        Ok(match (answer, own) {
+            (Answer::Ran { response, receipt }, own) => self.ran(&response, receipt, own),
+            (Answer::Replayed(replay), _) => self.replayed(replay).map(ResponseBody::whole),
+            // It broke off while it was read: what there is of it is the best answer.
+            (Answer::Refused(_), Some((parts, OwnBody::Resumed(resumed))))
+                if resumed.is_broken() =>
+            {
+                Response::from_parts(parts, ResponseBody::resumed(resumed))
+            }
+            (Answer::Refused(refusal), _) => self.refused(&refusal).map(ResponseBody::whole),
+        })
+    }
+
+    pub(crate) fn refused(&self, refusal: &Refusal) -> Response<Whole> {
+        envelope::refuse(refusal, self.policy, self.is_grpc)
+    }
+
+    /// The first answer: the handler's own, whole, with all its headers.
+    fn ran<B: Body>(
+        self,
+        stored: &core::Response,
+        receipt: Option<Receipt>,
+        own: Option<(response::Parts, OwnBody<B>)>,
+    ) -> Response<ResponseBody<B>> {
+        let told = Told {
+            key: self.echo.clone(),
+            original_at: receipt.map(|receipt| receipt.created_at),
+            expires_at: receipt.map(|receipt| receipt.expires_at),
+        };
+        let mut response = match own {
+            Some((parts, OwnBody::Whole(whole))) if is_of(stored, parts.status, &whole) => {
+                Response::from_parts(parts, ResponseBody::whole(whole))
+            }
+            Some((parts, OwnBody::Resumed(resumed))) => {
+                Response::from_parts(parts, ResponseBody::resumed(resumed))
+            }
+            // Completed by the handler itself, or it panicked: what is stored is the answer.
+            Some(_) | None => self.restored(stored).map(ResponseBody::whole),
+        };
+        mark(response.headers_mut(), &self.policy.http.first_marks, &told);
+        response
+    }
+
+    fn replayed(self, replay: Replay) -> Response<Whole> {
+        let rules = &self.policy.http;
+        let told = Told {
+            key: self.echo.clone(),
+            original_at: replay.original_at,
+            expires_at: replay.expires_at,
+        };
+        let mut response = self.restored(&replay.response);
+        if rules.replay_status == ReplayStatus::Ok
+            && response.status().is_success()
+            && response.status() != StatusCode::NO_CONTENT
+            && !self.is_grpc
+        {
+            *response.status_mut() = StatusCode::OK;
+        }
+        if let Some(marks) = &rules.body_marks {
+            let body = response.body().data.clone();
+            response.body_mut().data = mark_body(response.headers_mut(), &body, marks, &told);
+        }
+        mark(response.headers_mut(), &rules.replay_marks, &told);
+        response
+    }
+
+    /// A stored response as it was, or, for a marker, in the policy's words.
+    fn restored(&self, stored: &core::Response) -> Response<Whole> {
+        let reason = match stored.origin {
+            Origin::Handler => {
+                let mut response = Response::new(Whole {
+                    data: stored.body.clone(),
+                    trailers: stored.trailers.clone(),
+                });
+                *response.status_mut() = stored.status;
+                *response.headers_mut() = stored.headers.clone();
+                return response;
+            }
+            Origin::Panicked => Reason::Panicked,
+            Origin::TooLarge => Reason::ResponseTooLarge,
+        };
+        self.refused(&Refusal::new(reason))
+    }
+}
+
+/// Whether what is stored is this very response: then the caller gets it with all its headers.
+fn is_of(stored: &core::Response, status: StatusCode, whole: &Whole) -> bool {
+    stored.status == status && stored.body == whole.data && stored.trailers == whole.trailers
+}

@@ -1,0 +1,263 @@
+//! Bodies on both sides of the layer: streamed through untouched, or whole in memory.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::{Bytes, BytesMut};
+use http::HeaderMap;
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::BodyExt;
+use pin_project_lite::pin_project;
+
+/// A body that is all there: data, then trailers.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Whole {
+    pub(crate) data: Bytes,
+    pub(crate) trailers: Option<HeaderMap>,
+}
+
+impl Whole {
+    fn next(&mut self) -> Option<Frame<Bytes>> {
+        if !self.data.is_empty() {
+            return Some(Frame::data(std::mem::take(&mut self.data)));
+        }
+        self.trailers.take().map(Frame::trailers)
+    }
+
+    fn is_end(&self) -> bool {
+        self.data.is_empty() && self.trailers.is_none()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.data.len() as u64)
+    }
+}
+
+pin_project! {
+    /// What the inner service gets: the request's own body, or its bytes if it was buffered.
+    pub struct RequestBody<B> {
+        #[pin]
+        kind: RequestKind<B>,
+    }
+}
+
+pin_project! {
+    #[project = RequestProjection]
+    enum RequestKind<B> {
+        Streamed { #[pin] body: B },
+        Buffered { whole: Whole },
+    }
+}
+
+impl<B> RequestBody<B> {
+    pub(crate) fn streamed(body: B) -> Self {
+        let kind = RequestKind::Streamed { body };
+        Self { kind }
+    }
+
+    pub(crate) fn buffered(whole: Whole) -> Self {
+        let kind = RequestKind::Buffered { whole };
+        Self { kind }
+    }
+}
+
+impl<B: Body<Data = Bytes>> Body for RequestBody<B> {
+    type Data = Bytes;
+    type Error = B::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        match self.project().kind.project() {
+            RequestProjection::Streamed { body } => body.poll_frame(cx),
+            RequestProjection::Buffered { whole } => Poll::Ready(whole.next().map(Ok)),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.kind {
+            RequestKind::Streamed { body } => body.is_end_stream(),
+            RequestKind::Buffered { whole } => whole.is_end(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.kind {
+            RequestKind::Streamed { body } => body.size_hint(),
+            RequestKind::Buffered { whole } => whole.size_hint(),
+        }
+    }
+}
+
+pin_project! {
+    /// What the caller gets: the inner service's own body, a stored one, or, where that could not
+    /// be stored, its start from memory and the rest as it comes.
+    pub struct ResponseBody<B: Body> {
+        #[pin]
+        kind: ResponseKind<B>,
+    }
+}
+
+pin_project! {
+    #[project = ResponseProjection]
+    enum ResponseKind<B: Body> {
+        Streamed { #[pin] body: B },
+        Whole { whole: Whole },
+        Resumed { resumed: Resumed<B> },
+    }
+}
+
+/// A body of which the start was read: the rest follows, or the error that broke it off.
+pub(crate) struct Resumed<B: Body> {
+    start: VecDeque<Bytes>,
+    broken: Option<B::Error>,
+    rest: Pin<Box<B>>,
+}
+
+impl<B: Body> Resumed<B> {
+    /// Whether it broke off, rather than being too large.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.broken.is_some()
+    }
+}
+
+impl<B: Body<Data = Bytes>> Resumed<B> {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        if let Some(data) = self.start.pop_front() {
+            return Poll::Ready(Some(Ok(Frame::data(data))));
+        }
+        match self.broken.take() {
+            Some(error) => Poll::Ready(Some(Err(error))),
+            None => self.rest.as_mut().poll_frame(cx),
+        }
+    }
+
+    fn is_end(&self) -> bool {
+        self.start.is_empty() && self.broken.is_none() && self.rest.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let start: u64 = self.start.iter().map(|data| data.len() as u64).sum();
+        let rest = self.rest.size_hint();
+        let mut hint = SizeHint::new();
+        hint.set_lower(start.saturating_add(rest.lower()));
+        if let Some(upper) = rest.upper() {
+            hint.set_upper(start.saturating_add(upper));
+        }
+        hint
+    }
+}
+
+impl<B: Body> ResponseBody<B> {
+    pub(crate) fn streamed(body: B) -> Self {
+        let kind = ResponseKind::Streamed { body };
+        Self { kind }
+    }
+
+    pub(crate) fn whole(whole: Whole) -> Self {
+        let kind = ResponseKind::Whole { whole };
+        Self { kind }
+    }
+
+    pub(crate) fn resumed(resumed: Resumed<B>) -> Self {
+        let kind = ResponseKind::Resumed { resumed };
+        Self { kind }
+    }
+}
+
+impl<B: Body<Data = Bytes>> Body for ResponseBody<B> {
+    type Data = Bytes;
+    type Error = B::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        match self.project().kind.project() {
+            ResponseProjection::Streamed { body } => body.poll_frame(cx),
+            ResponseProjection::Whole { whole } => Poll::Ready(whole.next().map(Ok)),
+            ResponseProjection::Resumed { resumed } => resumed.poll_frame(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.kind {
+            ResponseKind::Streamed { body } => body.is_end_stream(),
+            ResponseKind::Whole { whole } => whole.is_end(),
+            ResponseKind::Resumed { resumed } => resumed.is_end(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.kind {
+            ResponseKind::Streamed { body } => body.size_hint(),
+            ResponseKind::Whole { whole } => whole.size_hint(),
+            ResponseKind::Resumed { resumed } => resumed.size_hint(),
+        }
+    }
+}
+
+/// A body read into memory, as far as it was allowed to and could be.
+pub(crate) enum Gathered<B: Body> {
+    /// To its end.
+    Whole(Whole),
+    /// Up to the bound; there is more.
+    Over(Resumed<B>),
+    /// It broke off.
+    Broken(Resumed<B>),
+}
+
+/// Reads `body` into memory, at most `bytes_max` of it.
+pub(crate) async fn gather<B: Body<Data = Bytes>>(body: B, bytes_max: usize) -> Gathered<B> {
+    let mut rest = Box::pin(body);
+    let mut start = VecDeque::new();
+    let mut bytes = 0;
+    let mut trailers: Option<HeaderMap> = None;
+    let resumed = |start, broken, rest| Resumed {
+        start,
+        broken,
+        rest,
+    };
+    if rest.size_hint().lower() > bytes_max as u64 {
+        return Gathered::Over(resumed(start, None, rest));
+    }
+    while let Some(frame) = rest.frame().await {
+        let frame = match frame {
+            Ok(frame) => frame,
+            Err(error) => return Gathered::Broken(resumed(start, Some(error), rest)),
+        };
+        match frame.into_data() {
+            Ok(data) if data.is_empty() => {}
+            Ok(data) => {
+                bytes += data.len();
+                start.push_back(data);
+                if bytes > bytes_max {
+                    return Gathered::Over(resumed(start, None, rest));
+                }
+            }
+            Err(frame) => {
+                if let Ok(more) = frame.into_trailers() {
+                    trailers.get_or_insert_default().extend(more);
+                }
+            }
+        }
+    }
+    Gathered::Whole(Whole {
+        data: joined(start, bytes),
+        trailers,
+    })
+}
+
+/// One piece stays as it is; several are copied together.
+fn joined(mut pieces: VecDeque<Bytes>, bytes: usize) -> Bytes {
+    if pieces.len() <= 1 {
+        return pieces.pop_front().unwrap_or_default();
+    }
+    let mut all = BytesMut::with_capacity(bytes);
+    for piece in pieces {
+        all.extend_from_slice(&piece);
+    }
+    all.freeze()
+}

@@ -1,0 +1,121 @@
+//! The one place that turns a refusal into HTTP: status, code and shape are the policy's table.
+
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderValue, Response, StatusCode};
+use onlyonce_core::policy::{Envelope, Policy, RefusalRow};
+use onlyonce_core::{Reason, Refusal};
+use serde_json::{Value, json};
+
+use crate::body::Whole;
+use crate::grpc;
+
+/// A refusal as this policy words it.
+pub(crate) fn refuse(refusal: &Refusal, policy: &Policy, is_grpc: bool) -> Response<Whole> {
+    let mut response = if is_grpc {
+        grpc::refuse(refusal)
+    } else {
+        in_http(refusal, policy)
+    };
+    if let Some(after) = refusal.retry_after {
+        response
+            .headers_mut()
+            .insert(RETRY_AFTER, HeaderValue::from(whole_seconds(after)));
+    }
+    response
+}
+
+fn in_http(refusal: &Refusal, policy: &Policy) -> Response<Whole> {
+    let row = policy.http.refusals.row(refusal.reason);
+    let (media_type, body) = match policy.http.envelope {
+        Envelope::Problem => ("application/problem+json", problem(refusal, row)),
+        Envelope::OkError => ("application/json", ok_error(refusal, row)),
+        Envelope::SuccessError => ("application/json", success_error(refusal, row)),
+        Envelope::CodeError => (
+            "application/json",
+            json!({"error": {"code": row.code, "message": refusal.detail}}),
+        ),
+        Envelope::TypeError => (
+            "application/json",
+            json!({"error": {"type": row.code, "message": refusal.detail}}),
+        ),
+    };
+    let mut response = Response::new(Whole {
+        data: body.to_string().into(),
+        trailers: None,
+    });
+    *response.status_mut() =
+        StatusCode::from_u16(row.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+    response
+}
+
+/// RFC 9457.
+fn problem(refusal: &Refusal, row: &RefusalRow) -> Value {
+    let mut problem = json!({
+        "type": format!("urn:onlyonce:problem:{}", row.code),
+        "title": title(refusal.reason),
+        "status": row.status,
+        "detail": refusal.detail,
+        "retryable": row.retryable,
+    });
+    if let Some(after) = refusal.retry_after {
+        problem["retryAfter"] = json!(whole_seconds(after));
+    }
+    problem
+}
+
+fn ok_error(refusal: &Refusal, row: &RefusalRow) -> Value {
+    let mut error = json!({
+        "type": row.code,
+        "message": refusal.detail,
+        "retryable": row.retryable,
+    });
+    if let Some(after) = refusal.retry_after {
+        error["retryAfterMs"] = json!(u64::try_from(after.as_millis()).unwrap_or(u64::MAX));
+    }
+    json!({"ok": false, "error": error})
+}
+
+fn success_error(refusal: &Refusal, row: &RefusalRow) -> Value {
+    json!({
+        "success": false,
+        "error": {
+            "code": row.code,
+            "message": refusal.detail,
+            "retryable": row.retryable,
+        },
+    })
+}
+
+/// `Retry-After` counts whole seconds; 0 would be a retry storm.
+fn whole_seconds(after: std::time::Duration) -> u64 {
+    after
+        .as_millis()
+        .div_ceil(1000)
+        .clamp(1, u128::from(u32::MAX)) as u64
+}
+
+fn title(reason: Reason) -> &'static str {
+    match reason {
+        Reason::MissingKey => "Idempotency key missing",
+        Reason::BadKey => "Idempotency key not valid",
+        Reason::BadTtl => "Time to live not valid",
+        Reason::Unscoped => "Caller not known",
+        Reason::RequestTooLarge => "Request body too large",
+        Reason::RequestUnreadable => "Request body not readable",
+        Reason::Mismatch => "Idempotency key used for another request",
+        Reason::OtherCredential => "Idempotency key used with another credential",
+        Reason::InProgress => "Request still in progress",
+        Reason::TooManyWaiters => "Too many waiting requests",
+        Reason::OutcomeUnknown => "Outcome unknown",
+        Reason::TimedOut => "Operation timed out",
+        Reason::NotRun => "Operation not run",
+        Reason::NotStored => "Result not stored yet",
+        Reason::StoreDown => "Idempotency store unavailable",
+        Reason::ShuttingDown => "Server shutting down",
+        Reason::Panicked => "Operation failed unexpectedly",
+        Reason::ResponseTooLarge => "Response too large to store",
+    }
+}

@@ -1,0 +1,177 @@
+//! The layer: an engine, a policy, and what keeps callers apart.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use onlyonce_core::{Engine, Policy, Profile, Release};
+use thiserror::Error;
+use tower_layer::Layer;
+
+use crate::scope::{ScopePart, ScopeRule};
+use crate::service::Idempotent;
+
+/// Makes a service run each keyed request once.
+///
+/// ```
+/// # use onlyonce_core::{Engine, MemoryStore, Profile};
+/// # use onlyonce_tower::{IdempotencyLayer, ScopePart};
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// # let engine = Engine::open(MemoryStore::new()).await.unwrap();
+/// let layer = IdempotencyLayer::new(engine)
+///     .profile(Profile::Formbridge)
+///     .route("/api/intakes/{intake}/submit")
+///     .unwrap()
+///     .scope([ScopePart::Path("intake".into()), ScopePart::Caller]);
+/// # let _ = layer;
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct IdempotencyLayer<C = ErrorsAreUnknown> {
+    settings: Settings,
+    classify: C,
+}
+
+/// What a layer is made of; cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Settings {
+    pub(crate) engine: Engine,
+    pub(crate) policy: Arc<Policy>,
+    pub(crate) scope: Arc<ScopeRule>,
+    pub(crate) route: Option<Arc<Route>>,
+    warned: Arc<AtomicBool>,
+}
+
+/// A route pattern: what it matches is covered, the rest passes through.
+pub(crate) struct Route {
+    pub(crate) pattern: Arc<str>,
+    matcher: matchit::Router<()>,
+}
+
+impl Route {
+    /// The path's parameters, if it matches.
+    pub(crate) fn params(&self, path: &str) -> Option<Vec<(String, String)>> {
+        let found = self.matcher.at(path).ok()?;
+        Some(
+            found
+                .params
+                .iter()
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .collect(),
+        )
+    }
+}
+
+/// A route pattern that cannot be read.
+#[derive(Debug, Error)]
+#[error("the route pattern {pattern:?} is not valid: write it like /api/intakes/{{intake}}/submit")]
+pub struct RouteError {
+    pattern: String,
+    source: matchit::InsertError,
+}
+
+impl IdempotencyLayer {
+    /// A layer with the `standard` profile: key optional, one scope a path and caller.
+    pub fn new(engine: Engine) -> Self {
+        let policy = Policy::default();
+        Self {
+            settings: Settings {
+                engine,
+                scope: Arc::new(ScopeRule::named(&policy.http.scope)),
+                policy: Arc::new(policy),
+                route: None,
+                warned: Arc::default(),
+            },
+            classify: ErrorsAreUnknown,
+        }
+    }
+}
+
+impl<C> IdempotencyLayer<C> {
+    /// Uses a profile's rules and scope.
+    #[must_use]
+    pub fn profile(self, profile: Profile) -> Self {
+        self.policy(profile.policy())
+    }
+
+    /// Uses these rules, and the scope they name.
+    #[must_use]
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.settings.scope = Arc::new(ScopeRule::named(&policy.http.scope));
+        self.settings.policy = Arc::new(policy);
+        self
+    }
+
+    /// Addresses records by these parts, and always by host. The caller is added where none of
+    /// them keeps callers apart.
+    #[must_use]
+    pub fn scope(mut self, parts: impl IntoIterator<Item = ScopePart>) -> Self {
+        self.settings.scope = Arc::new(ScopeRule::new(parts.into_iter().collect()));
+        self
+    }
+
+    /// Covers only paths that match `pattern`, such as `/orders/{id}/pay`; its parameters can be
+    /// parts of the scope.
+    pub fn route(mut self, pattern: &str) -> Result<Self, RouteError> {
+        let mut matcher = matchit::Router::new();
+        matcher.insert(pattern, ()).map_err(|source| RouteError {
+            pattern: pattern.into(),
+            source,
+        })?;
+        self.settings.route = Some(Arc::new(Route {
+            pattern: pattern.into(),
+            matcher,
+        }));
+        Ok(self)
+    }
+
+    /// Says what an error of the inner service means: that nothing ran, or that nobody knows.
+    pub fn classify_errors<D>(self, classify: D) -> IdempotencyLayer<D> {
+        IdempotencyLayer {
+            settings: self.settings,
+            classify,
+        }
+    }
+
+    /// What an operator should know before this layer meets callers; logged once when it is used.
+    pub fn warnings(&self) -> Vec<&'static str> {
+        self.settings.scope.warnings()
+    }
+}
+
+/// What an error of the inner service means for its request.
+pub trait ClassifyError<E>: Clone + Send + Sync + 'static {
+    /// [`Release::NotRun`] only if the operation certainly did not happen.
+    fn classify(&self, error: &E) -> Release;
+}
+
+/// Any error leaves the outcome unknown: the safe assumption.
+#[derive(Clone, Copy, Debug)]
+pub struct ErrorsAreUnknown;
+
+impl<E> ClassifyError<E> for ErrorsAreUnknown {
+    fn classify(&self, _error: &E) -> Release {
+        Release::Unknown
+    }
+}
+
+impl<E, F> ClassifyError<E> for F
+where
+    F: Fn(&E) -> Release + Clone + Send + Sync + 'static,
+{
+    fn classify(&self, error: &E) -> Release {
+        self(error)
+    }
+}
+
+impl<S, C: Clone> Layer<S> for IdempotencyLayer<C> {
+    type Service = Idempotent<S, C>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        if !self.settings.warned.swap(true, Ordering::Relaxed) {
+            for warning in self.warnings() {
+                tracing::warn!(target: "onlyonce", "{warning}");
+            }
+        }
+        Idempotent::new(inner, self.settings.clone(), self.classify.clone())
+    }
+}

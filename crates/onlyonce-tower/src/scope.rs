@@ -1,0 +1,222 @@
+//! Whose record it is: the parts of a request that keep callers apart. The caller is a stable
+//! principal where there is one, so that a refreshed token of the same user reaches the same
+//! record; what is untrusted never addresses a record on its own.
+
+use std::sync::Arc;
+
+use http::header::{COOKIE, HOST};
+use http::{HeaderMap, HeaderName, request};
+use onlyonce_core::policy::ScopeName;
+use onlyonce_core::{Engine, Reason, Refusal, Scope};
+
+use crate::marks::members;
+
+mod caller;
+#[cfg(feature = "jwt")]
+mod jwt;
+
+#[cfg(feature = "jwt")]
+pub use self::jwt::{JwtError, JwtVerifier};
+
+/// A part of a record's address.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum ScopePart {
+    /// The route: its pattern where one is configured, else the path.
+    Route,
+    /// Who asks: a [`Principal`], else what the `Authorization` header says.
+    Caller,
+    /// A parameter of the configured route pattern.
+    Path(String),
+    /// A header's value. Unless `trusted`, anyone can send it, so it only adds to the caller.
+    Header {
+        /// Its name.
+        name: HeaderName,
+        /// Whether something in front of us sets it and removes what clients send.
+        trusted: bool,
+    },
+    /// A session cookie: whoever has it is its caller.
+    Cookie(String),
+    /// A member of the JSON body.
+    Body(String),
+    /// The caller by a claim of a verified token.
+    #[cfg(feature = "jwt")]
+    Jwt(JwtVerifier),
+}
+
+/// The verified identity of a caller, put into the request's extensions by whoever verified it.
+///
+/// ```
+/// use onlyonce_tower::Principal;
+///
+/// let mut request = http::Request::new(());
+/// request.extensions_mut().insert(Principal::new("user-7"));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Principal(Arc<str>);
+
+impl Principal {
+    /// The principal called `name`; stable across sessions and tokens.
+    pub fn new(name: impl Into<Arc<str>>) -> Self {
+        Self(name.into())
+    }
+}
+
+/// Which parts address a record, in order.
+#[derive(Clone, Debug)]
+pub(crate) struct ScopeRule {
+    parts: Vec<ScopePart>,
+}
+
+/// A request's scope, and what was learnt of its caller on the way.
+pub(crate) struct Scoped {
+    pub(crate) scope: Scope,
+    pub(crate) actor: Option<Arc<str>>,
+    /// A digest of the credential, where the identity in the address is only claimed.
+    pub(crate) credential: Option<[u8; 32]>,
+}
+
+/// What a scope is read from.
+pub(crate) struct Subject<'a> {
+    pub(crate) parts: &'a request::Parts,
+    pub(crate) route: &'a str,
+    pub(crate) params: &'a [(String, String)],
+    pub(crate) body: &'a [u8],
+}
+
+impl ScopeRule {
+    /// A rule from parts; the caller is added where nothing else keeps callers apart.
+    pub(crate) fn new(mut parts: Vec<ScopePart>) -> Self {
+        if !parts.iter().any(ScopePart::tells_callers_apart) {
+            parts.push(ScopePart::Caller);
+        }
+        Self { parts }
+    }
+
+    /// The rule a policy names.
+    pub(crate) fn named(names: &[ScopeName]) -> Self {
+        Self::new(
+            names
+                .iter()
+                .map(|name| match name {
+                    ScopeName::Route => ScopePart::Route,
+                    ScopeName::Caller => ScopePart::Caller,
+                    ScopeName::Body(member) => ScopePart::Body(member.clone()),
+                })
+                .collect(),
+        )
+    }
+
+    /// What an operator should know about this rule before it meets callers.
+    pub(crate) fn warnings(&self) -> Vec<&'static str> {
+        let by_authorization = self
+            .parts
+            .iter()
+            .any(|part| matches!(part, ScopePart::Caller));
+        if by_authorization {
+            vec![
+                "callers are told apart by their Authorization header, which is not verified here: anonymous callers share one scope, and a refreshed opaque token counts as another caller; insert a `Principal`, verify a JWT, or configure a scope",
+            ]
+        } else {
+            Vec::new()
+        }
+    }
+
+    pub(crate) fn read(&self, subject: &Subject<'_>, engine: &Engine) -> Result<Scoped, Refusal> {
+        let mut read = Scoped {
+            scope: engine.scope(),
+            actor: None,
+            credential: None,
+        };
+        read.part("host", host(subject.parts));
+        for part in &self.parts {
+            part.read(subject, engine, &mut read)?;
+        }
+        Ok(read)
+    }
+}
+
+impl Scoped {
+    /// Adds a part that may be absent: absent and empty are not the same.
+    fn part(&mut self, name: &str, value: Option<impl AsRef<[u8]>>) {
+        let scope = std::mem::replace(&mut self.scope, Scope::new(""));
+        self.scope = match value {
+            Some(value) => scope.with(name, value),
+            None => scope.without(name),
+        };
+    }
+}
+
+impl ScopePart {
+    fn tells_callers_apart(&self) -> bool {
+        match self {
+            Self::Caller | Self::Cookie(_) | Self::Header { trusted: true, .. } => true,
+            #[cfg(feature = "jwt")]
+            Self::Jwt(_) => true,
+            Self::Route | Self::Path(_) | Self::Header { .. } | Self::Body(_) => false,
+        }
+    }
+
+    fn read(
+        &self,
+        subject: &Subject<'_>,
+        engine: &Engine,
+        read: &mut Scoped,
+    ) -> Result<(), Refusal> {
+        match self {
+            Self::Route => read.part("route", Some(subject.route)),
+            Self::Caller => caller::read(subject.parts, engine, read)?,
+            Self::Path(name) => {
+                let found = subject.params.iter().find(|(param, _)| param == name);
+                read.part(name, found.map(|(_, value)| value));
+            }
+            Self::Header { name, .. } => {
+                let value = only_line(&subject.parts.headers, name)?;
+                read.part(name.as_str(), value);
+            }
+            Self::Cookie(name) => {
+                let value = cookie(&subject.parts.headers, name);
+                read.part(name, value.map(|value| engine.credential(value.as_bytes())));
+            }
+            Self::Body(member) => {
+                // The raw text: `"1"` and `1` are two sessions.
+                let found = members(subject.body, member);
+                read.part(member, found.last().map(|value| value.get()));
+            }
+            #[cfg(feature = "jwt")]
+            Self::Jwt(verifier) => verifier.read(subject.parts, engine, read),
+        }
+        Ok(())
+    }
+}
+
+/// One line or none; which of several counts would be a guess that an attacker could steer.
+fn only_line<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a [u8]>, Refusal> {
+    let mut lines = headers.get_all(name).iter();
+    let first = lines.next();
+    if lines.next().is_some() {
+        let why = format!("the header {name} was sent more than once");
+        return Err(Refusal::new(Reason::Unscoped).because(why));
+    }
+    Ok(first.map(|value| value.as_bytes()))
+}
+
+/// The host the client asked for, without regard to case.
+fn host(parts: &request::Parts) -> Option<Vec<u8>> {
+    let host = parts
+        .uri
+        .authority()
+        .map(|authority| authority.as_str().as_bytes())
+        .or_else(|| parts.headers.get(HOST).map(|host| host.as_bytes()));
+    host.map(<[u8]>::to_ascii_lowercase)
+}
+
+fn cookie<'a>(headers: &'a HeaderMap, wanted: &str) -> Option<&'a str> {
+    headers
+        .get_all(COOKIE)
+        .iter()
+        .filter_map(|line| line.to_str().ok())
+        .flat_map(|line| line.split(';'))
+        .filter_map(|pair| pair.trim().split_once('='))
+        .find_map(|(name, value)| (name == wanted).then_some(value))
+}

@@ -1,0 +1,100 @@
+//! The caller by the credential it shows (PROTOCOL 17). A verified [`Principal`] comes first. An
+//! unverified JWT gives issuer and subject for the address, but then the record remembers the
+//! credential, and another one neither runs nor replays. An opaque credential is its own address.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use http::header::AUTHORIZATION;
+use http::{HeaderValue, request};
+use onlyonce_core::{Engine, Reason, Refusal};
+use serde::Deserialize;
+
+use super::{Principal, Scoped};
+
+/// Schemes whose credential differs with every request: there is no stable caller in them.
+const PER_REQUEST_SCHEMES: [&str; 8] = [
+    "aws4-hmac-sha256",
+    "dpop",
+    "digest",
+    "signature",
+    "hawk",
+    "oauth",
+    "negotiate",
+    "ntlm",
+];
+
+pub(super) fn read(
+    parts: &request::Parts,
+    engine: &Engine,
+    read: &mut Scoped,
+) -> Result<(), Refusal> {
+    if let Some(Principal(name)) = parts.extensions.get() {
+        read.actor = Some(name.clone());
+        read.part("principal", Some(name.as_bytes()));
+        return Ok(());
+    }
+    let mut lines = parts.headers.get_all(AUTHORIZATION).iter();
+    let Some(credential) = lines.next() else {
+        read.part("caller", None::<&[u8]>);
+        return Ok(());
+    };
+    if lines.next().is_some() {
+        return Err(Refusal::new(Reason::Unscoped).because("Authorization was sent more than once"));
+    }
+    let scheme = scheme(credential);
+    if PER_REQUEST_SCHEMES.contains(&scheme.as_str()) {
+        let why = format!("credentials of the scheme {scheme} differ with every request");
+        return Err(Refusal::new(Reason::Unscoped).because(why));
+    }
+    match claims(credential) {
+        Some(Claims {
+            iss,
+            sub: Some(sub),
+        }) => {
+            read.actor = Some(sub.as_str().into());
+            read.credential = Some(engine.credential(credential.as_bytes()));
+            read.part("issuer", iss);
+            read.part("subject", Some(sub));
+        }
+        _ => opaque(credential, engine, read),
+    }
+    Ok(())
+}
+
+/// An opaque credential, by its keyed digest.
+pub(super) fn opaque(credential: &HeaderValue, engine: &Engine, read: &mut Scoped) {
+    read.part("credential", Some(engine.credential(credential.as_bytes())));
+}
+
+/// The token of a `Bearer` credential.
+pub(super) fn bearer(credential: &HeaderValue) -> Option<&str> {
+    let (scheme, token) = credential.to_str().ok()?.trim().split_once(' ')?;
+    scheme
+        .eq_ignore_ascii_case("bearer")
+        .then_some(token.trim())
+}
+
+fn scheme(credential: &HeaderValue) -> String {
+    let text = credential.to_str().unwrap_or_default().trim();
+    text.split(' ')
+        .next()
+        .unwrap_or_default()
+        .to_ascii_lowercase()
+}
+
+#[derive(Deserialize)]
+struct Claims {
+    iss: Option<String>,
+    sub: Option<String>,
+}
+
+/// What a JWT claims, unverified.
+fn claims(credential: &HeaderValue) -> Option<Claims> {
+    let mut parts = bearer(credential)?.split('.');
+    let (_header, payload, _signature) = (parts.next()?, parts.next()?, parts.next()?);
+    if parts.next().is_some() {
+        return None;
+    }
+    let payload = URL_SAFE_NO_PAD.decode(payload).ok()?;
+    serde_json::from_slice(&payload).ok()
+}

@@ -1,0 +1,221 @@
+//! The service: what is not covered passes; what is becomes a call of the engine, with the inner
+//! service as its handler.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Body;
+use onlyonce_core::policy::Policy;
+use onlyonce_core::{self as core, Execution, Outcome, Reason, Refusal, Release};
+use tower_service::Service;
+
+use crate::answer::{Answering, Own, OwnBody};
+use crate::body::{Gathered, RequestBody, ResponseBody, gather};
+use crate::future::ResponseFuture;
+use crate::layer::{ClassifyError, Settings};
+use crate::request::{self, Covered, Head, ask_for_identity};
+use crate::{grpc, headers};
+
+/// A service whose keyed requests run once. Made by [`IdempotencyLayer`](crate::IdempotencyLayer).
+#[derive(Clone)]
+pub struct Idempotent<S, C> {
+    inner: S,
+    settings: Settings,
+    classify: C,
+}
+
+impl<S, C> Idempotent<S, C> {
+    pub(crate) fn new(inner: S, settings: Settings, classify: C) -> Self {
+        Self {
+            inner,
+            settings,
+            classify,
+        }
+    }
+}
+
+impl<S, C, B, R> Service<Request<B>> for Idempotent<S, C>
+where
+    S: Service<Request<RequestBody<B>>, Response = Response<R>> + Clone + Send + 'static,
+    S::Future: Send + 'static,
+    S::Error: Send + 'static,
+    C: ClassifyError<S::Error>,
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Send,
+    R: Body<Data = Bytes> + Send + 'static,
+    R::Error: Send,
+{
+    type Response = Response<ResponseBody<R>>;
+    type Error = S::Error;
+    type Future = ResponseFuture<S::Future, R, S::Error>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let (parts, body) = request.into_parts();
+        let head = request::head(&parts, &self.settings);
+        let request = Request::from_parts(parts, body);
+        match head {
+            Head::Pass => ResponseFuture::pass(self.inner.call(request.map(RequestBody::streamed))),
+            Head::Refuse(refusal) => {
+                let is_grpc = grpc::is_grpc(request.headers());
+                let settings = self.settings.clone();
+                ResponseFuture::keyed(Box::pin(async move {
+                    Ok(refuse(&settings.policy, is_grpc, &refusal))
+                }))
+            }
+            Head::Read(covered) => {
+                // The clone takes our place; the one that is ready serves this request.
+                let clone = self.inner.clone();
+                let inner = std::mem::replace(&mut self.inner, clone);
+                let (settings, classify) = (self.settings.clone(), self.classify.clone());
+                ResponseFuture::keyed(Box::pin(keyed(inner, settings, classify, covered, request)))
+            }
+        }
+    }
+}
+
+fn refuse<R: Body>(policy: &Policy, is_grpc: bool, refusal: &Refusal) -> Response<ResponseBody<R>> {
+    let answering = Answering {
+        policy,
+        echo: None,
+        is_grpc,
+    };
+    answering.refused(refusal).map(ResponseBody::whole)
+}
+
+/// The life of a covered request.
+async fn keyed<S, C, B, R>(
+    mut inner: S,
+    settings: Settings,
+    classify: C,
+    mut covered: Covered,
+    request: Request<B>,
+) -> Result<Response<ResponseBody<R>>, S::Error>
+where
+    S: Service<Request<RequestBody<B>>, Response = Response<R>> + Send + 'static,
+    S::Future: Send + 'static,
+    S::Error: Send + 'static,
+    C: ClassifyError<S::Error>,
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Send,
+    R: Body<Data = Bytes> + Send + 'static,
+    R::Error: Send,
+{
+    let (mut parts, body) = request.into_parts();
+    let policy = Arc::clone(&settings.policy);
+    let is_grpc = grpc::is_grpc(&parts.headers);
+    let whole = match gather(body, policy.limits.request_bytes_max).await {
+        Gathered::Whole(whole) => whole,
+        Gathered::Over(_) => {
+            let bound = format!("at most {} bytes", policy.limits.request_bytes_max);
+            let refusal = Refusal::new(Reason::RequestTooLarge).because(bound);
+            return Ok(refuse(&policy, is_grpc, &refusal));
+        }
+        Gathered::Broken(_) => {
+            let refusal = Refusal::new(Reason::RequestUnreadable);
+            return Ok(refuse(&policy, is_grpc, &refusal));
+        }
+    };
+    let call = match request::body(&parts, &covered, &whole.data, &settings) {
+        request::Body::Call(call) => *call,
+        request::Body::Refuse(refusal) => return Ok(refuse(&policy, is_grpc, &refusal)),
+        request::Body::Pass => {
+            let request = Request::from_parts(parts, RequestBody::buffered(whole));
+            return Ok(inner.call(request).await?.map(ResponseBody::streamed));
+        }
+    };
+    ask_for_identity(&mut parts.headers, &policy);
+
+    let own = Arc::new(Mutex::new(None::<Own<R, S::Error>>));
+    let said = Arc::clone(&own);
+    let rules = Arc::clone(&policy);
+    let work = move |execution: Execution| async move {
+        let mut request = Request::from_parts(parts, RequestBody::buffered(whole));
+        request.extensions_mut().insert(execution.clone());
+        let (outcome, own) = handle(inner.call(request), &rules, &classify, &execution).await;
+        *said.lock().unwrap_or_else(PoisonError::into_inner) = Some(own);
+        outcome
+    };
+    let answer = settings.engine.once(call, work).await;
+    let own = own.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let answering = Answering {
+        policy: &policy,
+        echo: covered.echo.take(),
+        is_grpc,
+    };
+    answering.answer(answer, own)
+}
+
+/// Waits for the inner service and all of its body; gives what to store and what to send.
+async fn handle<F, C, R, E>(
+    future: F,
+    policy: &Policy,
+    classify: &C,
+    execution: &Execution,
+) -> (Outcome, Own<R, E>)
+where
+    F: Future<Output = Result<Response<R>, E>>,
+    C: ClassifyError<E>,
+    R: Body<Data = Bytes>,
+{
+    let (mut parts, body) = match future.await {
+        Ok(response) => response.into_parts(),
+        Err(error) => {
+            let outcome = match classify.classify(&error) {
+                Release::NotRun => Outcome::NotRun,
+                Release::Unknown => Outcome::Unknown,
+            };
+            return (outcome, Own::Error(error));
+        }
+    };
+    if opts_out(&mut parts.headers, policy) {
+        execution.do_not_store();
+    }
+    let gathered = gather(body, policy.limits.response_bytes_max).await;
+    let trailers = match &gathered {
+        Gathered::Whole(whole) => whole.trailers.as_ref(),
+        Gathered::Over { .. } | Gathered::Broken(_) => None,
+    };
+    let status = grpc::effective_status(parts.status, &parts.headers, trailers);
+    if !policy.stored.stores(status) {
+        execution.do_not_store();
+    }
+    match gathered {
+        Gathered::Whole(whole) => {
+            let response = core::Response {
+                headers: headers::storable(&parts.headers, &policy.http),
+                trailers: whole.trailers.clone(),
+                ..core::Response::new(parts.status, whole.data.clone())
+            };
+            let head_bytes = headers::bytes(&response.headers)
+                + response.trailers.as_ref().map_or(0, headers::bytes);
+            let response = if head_bytes > policy.limits.header_bytes_max {
+                core::Response::too_large()
+            } else {
+                response
+            };
+            let own = Own::Response(parts, OwnBody::Whole(whole));
+            (Outcome::Finished(response), own)
+        }
+        Gathered::Over(resumed) => (
+            Outcome::Finished(core::Response::too_large()),
+            Own::Response(parts, OwnBody::Resumed(resumed)),
+        ),
+        Gathered::Broken(resumed) => (
+            Outcome::Unknown,
+            Own::Response(parts, OwnBody::Resumed(resumed)),
+        ),
+    }
+}
+
+/// Takes the opt-out header off; says whether it was there to opt out.
+fn opts_out(headers: &mut http::HeaderMap, policy: &Policy) -> bool {
+    headers
+        .remove(&policy.http.opt_out_header)
+        .is_some_and(|value| !value.as_bytes().eq_ignore_ascii_case(b"yes"))
+}
