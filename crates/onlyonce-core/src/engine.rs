@@ -4,10 +4,11 @@
 //! two halves for those who run the work themselves; [`Engine::job`] is for plain functions.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use thiserror::Error;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Notify, Semaphore};
 
 use crate::clock::{Clock, SystemClock};
 use crate::entropy::{Entropy, OsEntropy};
@@ -63,7 +64,8 @@ struct Inner {
     tally: Tally,
     background_count: Arc<Semaphore>,
     background_bytes: Arc<Semaphore>,
-    closing: watch::Sender<bool>,
+    closing: AtomicBool,
+    closed: Notify,
 }
 
 /// A store, shared: made from any store, or from an `Arc` of one.
@@ -178,7 +180,8 @@ impl Builder {
             tally: Tally::default(),
             background_count: Arc::new(Semaphore::new(BACKGROUND_COUNT_MAX)),
             background_bytes: Arc::new(Semaphore::new(BACKGROUND_BYTES_MAX)),
-            closing: watch::Sender::new(false),
+            closing: AtomicBool::new(false),
+            closed: Notify::new(),
         });
         renew::start(&inner);
         Ok(Engine { inner })
@@ -256,7 +259,8 @@ impl Engine {
     /// Stops taking calls, gives back what never started, waits for running handlers and pending
     /// completions at most `grace`; says how many were still running then.
     pub async fn shutdown(&self, grace: Duration) -> usize {
-        self.inner.closing.send_replace(true);
+        self.inner.closing.store(true, Ordering::SeqCst);
+        self.inner.closed.notify_waiters();
         let idle = self.inner.flights.idle();
         let _ = tokio::time::timeout(grace, idle).await;
         self.flush_replays().await;
@@ -278,8 +282,18 @@ impl Engine {
         }
     }
 
+    /// Returns when the engine shuts down.
+    async fn closed(&self) {
+        let closed = self.inner.closed.notified();
+        tokio::pin!(closed);
+        closed.as_mut().enable();
+        if !self.is_closing() {
+            closed.await;
+        }
+    }
+
     fn is_closing(&self) -> bool {
-        *self.inner.closing.borrow()
+        self.inner.closing.load(Ordering::SeqCst)
     }
 
     fn now(&self) -> Duration {

@@ -55,10 +55,15 @@ impl Scope {
         self
     }
 
+    /// Tag, length and bytes. The length is in base 128: every byte less is one less to digest.
     fn frame(&mut self, tag: u8, bytes: &[u8]) {
         self.framed.push(tag);
-        self.framed
-            .extend_from_slice(&(bytes.len() as u64).to_le_bytes());
+        let mut length = bytes.len();
+        while length >= 0x80 {
+            self.framed.push((length & 0x7f) as u8 | 0x80);
+            length >>= 7;
+        }
+        self.framed.push(length as u8);
         self.framed.extend_from_slice(bytes);
     }
 }
@@ -198,20 +203,21 @@ impl SlotSecret {
 
     /// The address of `key` within `scope`.
     pub fn slot(&self, scope: &Scope, key: &Key) -> Slot {
-        Slot(self.digest(&[b"slot", &scope.framed, key.expose().as_bytes()]))
+        Slot(self.digest(b"s", &scope.framed, key.expose().as_bytes()))
     }
 
     /// A digest of a credential: to recognise it again without keeping it.
     pub fn credential(&self, credential: &[u8]) -> [u8; 32] {
-        self.digest(&[b"credential", credential])
+        self.digest(b"c", b"", credential)
     }
 
-    fn digest(&self, parts: &[&[u8]]) -> [u8; 32] {
+    /// The purpose has one byte and the first part its length before it, so parts cannot shift.
+    fn digest(&self, purpose: &[u8; 1], first: &[u8], rest: &[u8]) -> [u8; 32] {
         let mut mac = self.keyed.clone();
-        for part in parts {
-            mac.update(&(part.len() as u64).to_le_bytes());
-            mac.update(part);
-        }
+        mac.update(purpose);
+        mac.update(&(first.len() as u64).to_le_bytes());
+        mac.update(first);
+        mac.update(rest);
         mac.finalize().into_bytes().into()
     }
 }

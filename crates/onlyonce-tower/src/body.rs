@@ -111,9 +111,9 @@ pin_project! {
 
 /// A body of which the start was read: the rest follows, or the error that broke it off.
 pub(crate) struct Resumed<B: Body> {
-    start: VecDeque<Bytes>,
-    broken: Option<B::Error>,
-    rest: Pin<Box<B>>,
+    pub(crate) start: VecDeque<Bytes>,
+    pub(crate) broken: Option<B::Error>,
+    pub(crate) rest: Pin<Box<B>>,
 }
 
 impl<B: Body> Resumed<B> {
@@ -200,41 +200,35 @@ impl<B: Body<Data = Bytes>> Body for ResponseBody<B> {
 }
 
 /// A body read into memory, as far as it was allowed to and could be.
-pub(crate) enum Gathered<B: Body> {
+pub(crate) enum Gathered<E> {
     /// To its end.
     Whole(Whole),
     /// Up to the bound; there is more.
-    Over(Resumed<B>),
+    Over(VecDeque<Bytes>),
     /// It broke off.
-    Broken(Resumed<B>),
+    Broken(VecDeque<Bytes>, E),
 }
 
 /// Reads `body` into memory, at most `bytes_max` of it.
-pub(crate) async fn gather<B: Body<Data = Bytes>>(body: B, bytes_max: usize) -> Gathered<B> {
-    let mut rest = Box::pin(body);
-    let mut start = VecDeque::new();
-    let mut bytes = 0;
+pub(crate) async fn gather<B>(mut body: Pin<&mut B>, bytes_max: usize) -> Gathered<B::Error>
+where
+    B: Body<Data = Bytes>,
+{
+    let mut pieces = Pieces::default();
     let mut trailers: Option<HeaderMap> = None;
-    let resumed = |start, broken, rest| Resumed {
-        start,
-        broken,
-        rest,
-    };
-    if rest.size_hint().lower() > bytes_max as u64 {
-        return Gathered::Over(resumed(start, None, rest));
+    if body.size_hint().lower() > bytes_max as u64 {
+        return Gathered::Over(VecDeque::new());
     }
-    while let Some(frame) = rest.frame().await {
+    while let Some(frame) = body.frame().await {
         let frame = match frame {
             Ok(frame) => frame,
-            Err(error) => return Gathered::Broken(resumed(start, Some(error), rest)),
+            Err(error) => return Gathered::Broken(pieces.into_queue(), error),
         };
         match frame.into_data() {
-            Ok(data) if data.is_empty() => {}
             Ok(data) => {
-                bytes += data.len();
-                start.push_back(data);
-                if bytes > bytes_max {
-                    return Gathered::Over(resumed(start, None, rest));
+                pieces.push(data);
+                if pieces.bytes > bytes_max {
+                    return Gathered::Over(pieces.into_queue());
                 }
             }
             Err(frame) => {
@@ -245,19 +239,42 @@ pub(crate) async fn gather<B: Body<Data = Bytes>>(body: B, bytes_max: usize) -> 
         }
     }
     Gathered::Whole(Whole {
-        data: joined(start, bytes),
+        data: pieces.joined(),
         trailers,
     })
 }
 
-/// One piece stays as it is; several are copied together.
-fn joined(mut pieces: VecDeque<Bytes>, bytes: usize) -> Bytes {
-    if pieces.len() <= 1 {
-        return pieces.pop_front().unwrap_or_default();
+/// Pieces of a body. Most bodies are one piece, which is kept as it is.
+#[derive(Default)]
+struct Pieces {
+    first: Bytes,
+    more: VecDeque<Bytes>,
+    bytes: usize,
+}
+
+impl Pieces {
+    fn push(&mut self, data: Bytes) {
+        self.bytes += data.len();
+        if self.first.is_empty() {
+            self.first = data;
+        } else if !data.is_empty() {
+            self.more.push_back(data);
+        }
     }
-    let mut all = BytesMut::with_capacity(bytes);
-    for piece in pieces {
-        all.extend_from_slice(&piece);
+
+    fn into_queue(mut self) -> VecDeque<Bytes> {
+        self.more.push_front(self.first);
+        self.more
     }
-    all.freeze()
+
+    fn joined(self) -> Bytes {
+        if self.more.is_empty() {
+            return self.first;
+        }
+        let mut all = BytesMut::with_capacity(self.bytes);
+        for piece in self.into_queue() {
+            all.extend_from_slice(&piece);
+        }
+        all.freeze()
+    }
 }

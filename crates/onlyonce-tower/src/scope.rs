@@ -175,8 +175,7 @@ impl ScopePart {
                 read.part(name.as_str(), value);
             }
             Self::Cookie(name) => {
-                let value = cookie(&subject.parts.headers, name);
-                read.part(name, value.map(|value| engine.credential(value.as_bytes())));
+                read.part(name, cookie(&subject.parts.headers, name));
             }
             Self::Body(member) => {
                 // The raw text: `"1"` and `1` are two sessions.
@@ -184,7 +183,7 @@ impl ScopePart {
                 read.part(member, found.last().map(|value| value.get()));
             }
             #[cfg(feature = "jwt")]
-            Self::Jwt(verifier) => verifier.read(subject.parts, engine, read),
+            Self::Jwt(verifier) => verifier.read(subject.parts, read),
         }
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! The service: what is not covered passes; what is becomes a call of the engine, with the inner
 //! service as its handler.
 
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
@@ -12,7 +13,7 @@ use onlyonce_core::{self as core, Execution, Outcome, Reason, Refusal, Release};
 use tower_service::Service;
 
 use crate::answer::{Answering, Own, OwnBody};
-use crate::body::{Gathered, RequestBody, ResponseBody, gather};
+use crate::body::{Gathered, RequestBody, ResponseBody, Resumed, Whole, gather};
 use crate::future::ResponseFuture;
 use crate::layer::{ClassifyError, Settings};
 use crate::request::{self, Covered, Head, ask_for_identity};
@@ -57,23 +58,27 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (parts, body) = request.into_parts();
-        let head = request::head(&parts, &self.settings);
-        let request = Request::from_parts(parts, body);
-        match head {
-            Head::Pass => ResponseFuture::pass(self.inner.call(request.map(RequestBody::streamed))),
+        match request::head(&parts, &self.settings) {
+            Head::Pass => {
+                let request = Request::from_parts(parts, RequestBody::streamed(body));
+                ResponseFuture::pass(self.inner.call(request))
+            }
             Head::Refuse(refusal) => {
-                let is_grpc = grpc::is_grpc(request.headers());
-                let settings = self.settings.clone();
-                ResponseFuture::keyed(Box::pin(async move {
-                    Ok(refuse(&settings.policy, is_grpc, &refusal))
-                }))
+                let is_grpc = grpc::is_grpc(&parts.headers);
+                let response = refuse(&self.settings.policy, is_grpc, &refusal);
+                ResponseFuture::keyed(Box::pin(std::future::ready(Ok(response))))
             }
             Head::Read(covered) => {
                 // The clone takes our place; the one that is ready serves this request.
                 let clone = self.inner.clone();
-                let inner = std::mem::replace(&mut self.inner, clone);
-                let (settings, classify) = (self.settings.clone(), self.classify.clone());
-                ResponseFuture::keyed(Box::pin(keyed(inner, settings, classify, covered, request)))
+                let handling = Box::new(Handling {
+                    inner: std::mem::replace(&mut self.inner, clone),
+                    classify: self.classify.clone(),
+                    policy: Arc::clone(&self.settings.policy),
+                    parts,
+                });
+                let settings = self.settings.clone();
+                ResponseFuture::keyed(Box::pin(keyed(settings, covered, handling, body)))
             }
         }
     }
@@ -90,11 +95,10 @@ fn refuse<R: Body>(policy: &Policy, is_grpc: bool, refusal: &Refusal) -> Respons
 
 /// The life of a covered request.
 async fn keyed<S, C, B, R>(
-    mut inner: S,
     settings: Settings,
-    classify: C,
     mut covered: Covered,
-    request: Request<B>,
+    mut handling: Box<Handling<S, C>>,
+    body: B,
 ) -> Result<Response<ResponseBody<R>>, S::Error>
 where
     S: Service<Request<RequestBody<B>>, Response = Response<R>> + Send + 'static,
@@ -106,80 +110,103 @@ where
     R: Body<Data = Bytes> + Send + 'static,
     R::Error: Send,
 {
-    let (mut parts, body) = request.into_parts();
-    let policy = Arc::clone(&settings.policy);
-    let is_grpc = grpc::is_grpc(&parts.headers);
-    let whole = match gather(body, policy.limits.request_bytes_max).await {
+    let policy = &settings.policy;
+    let is_grpc = grpc::is_grpc(&handling.parts.headers);
+    let whole = match gather(pin!(body), policy.limits.request_bytes_max).await {
         Gathered::Whole(whole) => whole,
         Gathered::Over(_) => {
             let bound = format!("at most {} bytes", policy.limits.request_bytes_max);
             let refusal = Refusal::new(Reason::RequestTooLarge).because(bound);
-            return Ok(refuse(&policy, is_grpc, &refusal));
+            return Ok(refuse(policy, is_grpc, &refusal));
         }
-        Gathered::Broken(_) => {
+        Gathered::Broken(..) => {
             let refusal = Refusal::new(Reason::RequestUnreadable);
-            return Ok(refuse(&policy, is_grpc, &refusal));
+            return Ok(refuse(policy, is_grpc, &refusal));
         }
     };
-    let call = match request::body(&parts, &covered, &whole.data, &settings) {
+    let call = match request::body(&handling.parts, &covered, &whole.data, &settings) {
         request::Body::Call(call) => *call,
-        request::Body::Refuse(refusal) => return Ok(refuse(&policy, is_grpc, &refusal)),
+        request::Body::Refuse(refusal) => return Ok(refuse(policy, is_grpc, &refusal)),
         request::Body::Pass => {
-            let request = Request::from_parts(parts, RequestBody::buffered(whole));
-            return Ok(inner.call(request).await?.map(ResponseBody::streamed));
+            let request = Request::from_parts(handling.parts, RequestBody::buffered(whole));
+            let response = handling.inner.call(request).await?;
+            return Ok(response.map(ResponseBody::streamed));
         }
     };
-    ask_for_identity(&mut parts.headers, &policy);
+    ask_for_identity(&mut handling.parts.headers, policy);
 
     let own = Arc::new(Mutex::new(None::<Own<R, S::Error>>));
     let said = Arc::clone(&own);
-    let rules = Arc::clone(&policy);
     let work = move |execution: Execution| async move {
-        let mut request = Request::from_parts(parts, RequestBody::buffered(whole));
-        request.extensions_mut().insert(execution.clone());
-        let (outcome, own) = handle(inner.call(request), &rules, &classify, &execution).await;
+        let (outcome, own) = handling.run(whole, &execution).await;
         *said.lock().unwrap_or_else(PoisonError::into_inner) = Some(own);
         outcome
     };
     let answer = settings.engine.once(call, work).await;
     let own = own.lock().unwrap_or_else(PoisonError::into_inner).take();
     let answering = Answering {
-        policy: &policy,
+        policy,
         echo: covered.echo.take(),
         is_grpc,
     };
     answering.answer(answer, own)
 }
 
-/// Waits for the inner service and all of its body; gives what to store and what to send.
-async fn handle<F, C, R, E>(
-    future: F,
+/// A request on its way to the inner service, which is ready for it.
+struct Handling<S, C> {
+    inner: S,
+    classify: C,
+    policy: Arc<Policy>,
+    parts: http::request::Parts,
+}
+
+impl<S, C> Handling<S, C> {
+    /// Calls the inner service and reads all of its body; gives what to store and what to send.
+    async fn run<B, R>(self, whole: Whole, execution: &Execution) -> (Outcome, Own<R, S::Error>)
+    where
+        S: Service<Request<RequestBody<B>>, Response = Response<R>>,
+        C: ClassifyError<S::Error>,
+        R: Body<Data = Bytes>,
+    {
+        let Self {
+            mut inner,
+            classify,
+            policy,
+            parts,
+        } = self;
+        let mut request = Request::from_parts(parts, RequestBody::buffered(whole));
+        request.extensions_mut().insert(execution.clone());
+        match inner.call(request).await {
+            Ok(response) => read(response, &policy, execution).await,
+            Err(error) => {
+                let outcome = match classify.classify(&error) {
+                    Release::NotRun => Outcome::NotRun,
+                    Release::Unknown => Outcome::Unknown,
+                };
+                (outcome, Own::Error(error))
+            }
+        }
+    }
+}
+
+/// Reads a response to its end; gives what to store and what to send.
+async fn read<R, E>(
+    response: Response<R>,
     policy: &Policy,
-    classify: &C,
     execution: &Execution,
 ) -> (Outcome, Own<R, E>)
 where
-    F: Future<Output = Result<Response<R>, E>>,
-    C: ClassifyError<E>,
     R: Body<Data = Bytes>,
 {
-    let (mut parts, body) = match future.await {
-        Ok(response) => response.into_parts(),
-        Err(error) => {
-            let outcome = match classify.classify(&error) {
-                Release::NotRun => Outcome::NotRun,
-                Release::Unknown => Outcome::Unknown,
-            };
-            return (outcome, Own::Error(error));
-        }
-    };
+    let (mut parts, body) = response.into_parts();
     if opts_out(&mut parts.headers, policy) {
         execution.do_not_store();
     }
-    let gathered = gather(body, policy.limits.response_bytes_max).await;
+    let mut body = Box::pin(body);
+    let gathered = gather(body.as_mut(), policy.limits.response_bytes_max).await;
     let trailers = match &gathered {
         Gathered::Whole(whole) => whole.trailers.as_ref(),
-        Gathered::Over { .. } | Gathered::Broken(_) => None,
+        Gathered::Over(_) | Gathered::Broken(..) => None,
     };
     let status = grpc::effective_status(parts.status, &parts.headers, trailers);
     if !policy.stored.stores(status) {
@@ -200,16 +227,26 @@ where
                 response
             };
             let own = Own::Response(parts, OwnBody::Whole(whole));
-            (Outcome::Finished(response), own)
+            (response.into(), own)
         }
-        Gathered::Over(resumed) => (
-            Outcome::Finished(core::Response::too_large()),
-            Own::Response(parts, OwnBody::Resumed(resumed)),
-        ),
-        Gathered::Broken(resumed) => (
-            Outcome::Unknown,
-            Own::Response(parts, OwnBody::Resumed(resumed)),
-        ),
+        Gathered::Over(start) => {
+            let resumed = Resumed {
+                start,
+                broken: None,
+                rest: body,
+            };
+            let own = Own::Response(parts, OwnBody::Resumed(resumed));
+            (core::Response::too_large().into(), own)
+        }
+        Gathered::Broken(start, error) => {
+            let resumed = Resumed {
+                start,
+                broken: Some(error),
+                rest: body,
+            };
+            let own = Own::Response(parts, OwnBody::Resumed(resumed));
+            (Outcome::Unknown, own)
+        }
     }
 }
 

@@ -22,7 +22,8 @@ const WAKE_PAUSE_MIN: Duration = Duration::from_millis(1);
 
 /// What a claim led to.
 pub(super) enum Claiming {
-    Granted(Lease),
+    /// The slot is ours; heard at this moment on our clock.
+    Granted(Lease, Duration),
     Unprotected,
     Replay(Replay),
     Refuse(Refusal),
@@ -84,11 +85,13 @@ impl Engine {
         let started = self.now();
         let mut attempt = ClaimAttempt::new(self, call);
         let mut waiting = false;
+        let mut asked = started;
         loop {
             if self.is_closing() {
                 return Claiming::Refuse(Refusal::new(Reason::ShuttingDown).retry_after(RETRY_NOW));
             }
-            let record = match attempt.send().await {
+            let (claimed, heard) = attempt.send(asked).await;
+            let record = match claimed {
                 Ok(Claimed::Granted { lease, .. }) if self.is_closing() => {
                     self.release(call, lease, Release::NotRun).await;
                     continue;
@@ -100,9 +103,9 @@ impl Engine {
                         let holder = Arc::clone(&held.holder);
                         self.emit(call, &Event::TookOver { holder });
                     }
-                    let waited = self.now().saturating_sub(started);
+                    let waited = heard.saturating_sub(started);
                     self.emit(call, &Event::Claimed { attempt, waited });
-                    return Claiming::Granted(lease);
+                    return Claiming::Granted(lease, heard);
                 }
                 Ok(Claimed::Taken(record)) => record,
                 Ok(Claimed::Dead) => {
@@ -122,7 +125,7 @@ impl Engine {
                 Judgement::Wait { at_most } => at_most,
             };
             let patience = call.policy.duplicate.patience();
-            let left = patience.saturating_sub(self.now().saturating_sub(started));
+            let left = patience.saturating_sub(heard.saturating_sub(started));
             if left.is_zero() {
                 return Claiming::Refuse(in_progress(call));
             }
@@ -131,13 +134,14 @@ impl Engine {
                 let holder = Arc::clone(&record.meta.holder);
                 self.emit(call, &Event::Waiting { holder });
             }
-            self.await_change(call, &record, at_most.min(left)).await;
+            // Boxed: waiting is rare, and its state would weigh on every claim.
+            Box::pin(self.await_change(call, &record, at_most.min(left))).await;
+            asked = self.now();
         }
     }
 
     /// Returns when the slot may have changed, or it is time to look again, or to shut down.
     pub(super) async fn await_change(&self, call: &Call, record: &Record, at_most: Duration) {
-        let mut closing = self.inner.closing.subscribe();
         let began = self.now();
         let store = &self.inner.store;
         let settled = async {
@@ -151,7 +155,7 @@ impl Engine {
         };
         tokio::select! {
             biased;
-            _ = closing.wait_for(|closing| *closing) => {}
+            () = self.closed() => {}
             () = settled => {}
         }
     }
@@ -208,27 +212,30 @@ impl<'a> ClaimAttempt<'a> {
     }
 
     /// Sends the claim, again if its reply is lost; granted only with most of the lease left.
-    async fn send(&mut self) -> Result<Claimed, StoreError> {
+    /// Says when it heard.
+    async fn send(&mut self, mut sent: Duration) -> (Result<Claimed, StoreError>, Duration) {
         let mut tries = 0;
         loop {
-            let sent = self.engine.now();
             self.doubtful = true;
-            let error = match self.engine.inner.store.claim(&self.claim).await {
+            let claimed = self.engine.inner.store.claim(&self.claim).await;
+            let mut heard = self.engine.now();
+            let error = match claimed {
                 Ok(Claimed::Granted { lease, overtook }) => {
-                    match self.freshen(&lease, sent).await {
+                    match self.freshen(&lease, sent, &mut heard).await {
                         Ok(true) => {
                             self.doubtful = false;
-                            return Ok(Claimed::Granted { lease, overtook });
+                            return (Ok(Claimed::Granted { lease, overtook }), heard);
                         }
                         Ok(false) => {
                             // Overtaken before we began: nothing ran, so start over as a new attempt.
                             self.renew_token();
+                            sent = heard;
                             continue;
                         }
                         Err(error) => error,
                     }
                 }
-                Ok(other) => return Ok(other),
+                Ok(other) => return (Ok(other), heard),
                 Err(error) => {
                     self.engine.store_failed(self.call, Verb::Claim, &error);
                     error
@@ -236,18 +243,26 @@ impl<'a> ClaimAttempt<'a> {
             };
             tries += 1;
             if tries >= CLAIM_TRIES_MAX || error.kind != StoreErrorKind::Unavailable {
-                return Err(error);
+                return (Err(error), heard);
             }
             tokio::time::sleep(CLAIM_RETRY_DELAY * tries).await;
+            sent = self.engine.now();
         }
     }
 
     /// Renews a lease of which more than a third passed on the way, until one arrives fresh;
     /// false if it is lost.
-    async fn freshen(&self, lease: &Lease, mut sent: Duration) -> Result<bool, StoreError> {
-        while self.engine.now().saturating_sub(sent) > lease.lease_for / 3 {
-            sent = self.engine.now();
-            match self.engine.inner.store.renew(lease, lease.lease_for).await {
+    async fn freshen(
+        &self,
+        lease: &Lease,
+        mut sent: Duration,
+        heard: &mut Duration,
+    ) -> Result<bool, StoreError> {
+        while heard.saturating_sub(sent) > lease.lease_for / 3 {
+            sent = *heard;
+            let renewed = self.engine.inner.store.renew(lease, lease.lease_for).await;
+            *heard = self.engine.now();
+            match renewed {
                 Ok(Renewed::Kept) => {}
                 Ok(Renewed::Lost) => return Ok(false),
                 Err(error) => {

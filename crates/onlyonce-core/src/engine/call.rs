@@ -117,17 +117,19 @@ pub enum Verdict {
 
 /// What the handler made of it.
 #[derive(Clone, Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "nearly every outcome is an answer, and it is moved, not kept"
-)]
 pub enum Outcome {
     /// It ran to its end with this answer, good or bad.
-    Finished(Response),
+    Finished(Arc<Response>),
     /// Nothing happened: the slot is given back.
     NotRun,
     /// Something may have happened: `on_lapse` says what follows.
     Unknown,
+}
+
+impl From<Response> for Outcome {
+    fn from(response: Response) -> Self {
+        Self::Finished(Arc::new(response))
+    }
 }
 
 /// What a caller gets.

@@ -90,8 +90,9 @@ impl Engine {
                 return Answer::Refused(Refusal::new(Reason::OutcomeUnknown));
             }
         };
-        response.resource = wishes.resource.or(response.resource);
-        let response = Arc::new(response);
+        if let Some(resource) = wishes.resource {
+            Arc::make_mut(&mut response).resource = Some(resource);
+        }
         if wishes.do_not_store || !is_stored(call, &response) {
             let status = response.status.as_u16();
             self.release(call, lease, Release::NotRun).await;
@@ -118,13 +119,14 @@ impl Engine {
         response: Arc<Response>,
         keep_for: Duration,
     ) -> Answer {
-        let mut retry = Retry::until(self.now().saturating_add(lease.lease_for + keep_for));
+        let mut retry = Retry::for_at_most(lease.lease_for.saturating_add(keep_for));
         let mut background = None;
         loop {
             match self.inner.store.complete(lease, &response, keep_for).await {
                 Ok(Completed::Stored(receipt)) => return self.stored(call, response, receipt),
                 Ok(Completed::Found(record)) => {
-                    return self.found(call, lease, response, keep_for, record).await;
+                    let found = self.found(call, lease, response, keep_for, record);
+                    return Box::pin(found).await;
                 }
                 Ok(Completed::Absent) => {
                     // Forgotten or expired while it ran. The caller's answer is all there is.
@@ -246,11 +248,7 @@ impl Engine {
         let (engine, call) = (self.clone(), call.clone());
         runtime.spawn(async move {
             let _background = background;
-            let mut retry = Retry::until(
-                engine
-                    .now()
-                    .saturating_add(lease.lease_for + lease.keep_for),
-            );
+            let mut retry = Retry::for_at_most(lease.lease_for.saturating_add(lease.keep_for));
             while let Err(error) = engine.inner.store.release(&lease, why).await {
                 engine.store_failed(&call, Verb::Release, &error);
                 if !retry.pause(&engine).await {
@@ -290,7 +288,7 @@ fn is_stored(call: &Call, response: &Response) -> bool {
 fn unprotected(outcome: Outcome) -> Answer {
     match outcome {
         Outcome::Finished(response) => Answer::Ran {
-            response: Arc::new(response),
+            response,
             receipt: None,
         },
         Outcome::NotRun => Answer::Refused(Refusal::new(Reason::NotRun).retry_after(RETRY_NOW)),
@@ -302,21 +300,26 @@ fn unprotected(outcome: Outcome) -> Answer {
 struct Retry {
     tries: u32,
     delay: Duration,
-    until: Duration,
+    at_most: Duration,
+    /// When the first try failed.
+    since: Option<Duration>,
 }
 
 impl Retry {
-    fn until(until: Duration) -> Self {
+    fn for_at_most(at_most: Duration) -> Self {
         Self {
             tries: 1,
             delay: RETRY_DELAY_MIN,
-            until,
+            at_most,
+            since: None,
         }
     }
 
     /// Waits for the next try; false when it is too late for one.
     async fn pause(&mut self, engine: &Engine) -> bool {
-        if engine.now() >= self.until {
+        let now = engine.now();
+        let since = *self.since.get_or_insert(now);
+        if now.saturating_sub(since) >= self.at_most {
             return false;
         }
         tokio::time::sleep(self.delay).await;

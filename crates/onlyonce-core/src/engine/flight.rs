@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 
 use crate::fingerprint::Fingerprint;
 use crate::lock;
@@ -30,13 +30,20 @@ pub(super) struct Flight {
     slot: Slot,
     pub(super) fingerprint: Fingerprint,
     pub(super) meta: Arc<Meta>,
-    phase: watch::Sender<Phase>,
+    phase: Mutex<Stage>,
+    changed: Notify,
     /// The store has confirmed our fingerprint for this slot. Until then a different one is not
     /// a mismatch: it may be this flight that is refused.
     confirmed: AtomicBool,
     waiters: AtomicUsize,
     pub(super) lost: Arc<AtomicBool>,
     pub(super) renewal: Mutex<Option<Renewal>>,
+}
+
+struct Stage {
+    phase: Phase,
+    /// Counts the phases, so that none is missed between looking and waiting.
+    number: u32,
 }
 
 /// Where a flight stands.
@@ -92,7 +99,11 @@ impl Flights {
             slot: call.slot,
             fingerprint: call.fingerprint,
             meta: Arc::clone(&call.meta),
-            phase: watch::Sender::new(Phase::Claiming),
+            phase: Mutex::new(Stage {
+                phase: Phase::Claiming,
+                number: 0,
+            }),
+            changed: Notify::new(),
             confirmed: AtomicBool::new(false),
             waiters: AtomicUsize::new(0),
             lost: Arc::default(),
@@ -142,12 +153,28 @@ impl Flights {
 }
 
 impl Flight {
-    pub(super) fn watch(&self) -> watch::Receiver<Phase> {
-        self.phase.subscribe()
+    /// The phase it is in, and its number.
+    pub(super) fn look(&self) -> (Phase, u32) {
+        let stage = lock(&self.phase);
+        (stage.phase.clone(), stage.number)
+    }
+
+    /// Returns when the phase is no longer number `seen`.
+    pub(super) async fn changed(&self, seen: u32) {
+        let changed = self.changed.notified();
+        tokio::pin!(changed);
+        changed.as_mut().enable();
+        if lock(&self.phase).number == seen {
+            changed.await;
+        }
     }
 
     pub(super) fn enter(&self, phase: Phase) {
-        self.phase.send_replace(phase);
+        let mut stage = lock(&self.phase);
+        stage.phase = phase;
+        stage.number = stage.number.wrapping_add(1);
+        drop(stage);
+        self.changed.notify_waiters();
     }
 
     pub(super) fn confirm(&self) {

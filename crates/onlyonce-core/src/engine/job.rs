@@ -207,12 +207,12 @@ fn outcome<T: Serialize, E: fmt::Display>(
     failure: &Mutex<Option<Failure<E>>>,
 ) -> Outcome {
     let (shown, failed) = match result.map(|value| serde_json::to_vec(&value)) {
-        Ok(Ok(body)) => return Outcome::Finished(Response::new(StatusCode::OK, body)),
+        Ok(Ok(body)) => return Response::new(StatusCode::OK, body).into(),
         Ok(Err(error)) => (error.to_string(), Failure::Value(error)),
         Err(error) => (error.to_string(), Failure::Work(error)),
     };
     *lock(failure) = Some(failed);
-    Outcome::Finished(Response::new(StatusCode::INTERNAL_SERVER_ERROR, shown))
+    Response::new(StatusCode::INTERNAL_SERVER_ERROR, shown).into()
 }
 
 fn read<T: DeserializeOwned, E>(response: &Response) -> Result<T, RunError<E>> {

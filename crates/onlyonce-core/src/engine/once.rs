@@ -1,18 +1,22 @@
-//! The whole life of a call. The detached task owns the flight before the claim is sent, so a
-//! caller who hangs up only stops waiting; duplicates in this process wait for the same flight.
+//! The whole life of a call. A flight is polled once where it starts, and what is not over then
+//! goes to a task of its own: a caller who hangs up only stops waiting, and an operation that
+//! never waits costs no task. Duplicates in this process wait for the same flight.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use tokio::sync::watch;
+use futures_util::future::BoxFuture;
+use tracing::Instrument;
 
 use crate::event::Event;
 use crate::policy::Duplicate;
 use crate::refusal::{Reason, Refusal};
 use crate::response::Response;
+use crate::store::Lease;
 
 use super::Engine;
 use super::begin::{Claiming, in_progress, mismatch};
@@ -24,7 +28,7 @@ use super::flight::{Flight, FlightGuard, Joined, Phase};
 impl Engine {
     /// Runs `work` once for this call's key, and answers every duplicate with its result.
     ///
-    /// The work runs in a task of its own: dropping the returned future does not stop it.
+    /// Work that waits does so in a task of its own: dropping the returned future does not stop it.
     pub async fn once<W, F>(&self, call: Call, work: W) -> Answer
     where
         W: FnOnce(Execution) -> F + Send + 'static,
@@ -32,15 +36,23 @@ impl Engine {
     {
         loop {
             match self.inner.flights.join(&call, self.clone()) {
-                Joined::Lead(flight) => {
-                    let phases = flight.watch();
-                    tokio::spawn(self.clone().fly(flight, call.clone(), work));
-                    let answer = lead(phases, &call).await;
+                Joined::Lead(guard) => {
+                    let flight = Arc::clone(&guard);
+                    let mut flying = self.launch(guard, call.clone(), boxed(work));
+                    let polled = poll_fn(|cx| Poll::Ready(flying.as_mut().poll(cx))).await;
+                    let answer = match polled {
+                        Poll::Ready(answer) => answer,
+                        Poll::Pending => {
+                            tokio::spawn(flying);
+                            lead(&flight, &call).await
+                        }
+                    };
                     self.report(&call, &answer, false);
                     return answer;
                 }
                 Joined::Attach(flight) => {
-                    if let Some(answer) = self.follow(&flight, &call).await {
+                    // Boxed: its state would weigh on every call that leads.
+                    if let Some(answer) = Box::pin(self.follow(&flight, &call)).await {
                         self.report(&call, &answer, true);
                         return answer;
                     }
@@ -67,8 +79,8 @@ impl Engine {
 
     async fn begin_leading(&self, flight: FlightGuard, call: Call) -> Verdict {
         let answer = match self.claim(&call, &flight).await {
-            Claiming::Granted(lease) => {
-                let execution = self.take_off(&call, &flight, lease);
+            Claiming::Granted(lease, heard) => {
+                let execution = self.take_off(&call, &flight, lease, heard);
                 return Verdict::Execute(Held {
                     engine: self.clone(),
                     call,
@@ -90,66 +102,86 @@ impl Engine {
         verdict(answer)
     }
 
-    /// The leader's flight, from claim to answer, in a task of its own.
-    async fn fly<W, F>(self, flight: FlightGuard, call: Call, work: W)
-    where
-        W: FnOnce(Execution) -> F + Send + 'static,
-        F: Future<Output = Outcome> + Send + 'static,
-    {
-        let execution = match self.claim(&call, &flight).await {
-            Claiming::Granted(lease) => self.take_off(&call, &flight, lease),
+    /// The leader's flight, ready to be polled or spawned; it keeps the caller's span.
+    fn launch(&self, flight: FlightGuard, call: Call, work: Work) -> BoxFuture<'static, Answer> {
+        Box::pin(self.clone().fly(flight, call, work).in_current_span())
+    }
+
+    /// The leader's flight, from claim to answer.
+    async fn fly(self, flight: FlightGuard, call: Call, work: Work) -> Answer {
+        let answer = match self.claim(&call, &flight).await {
+            Claiming::Granted(lease, heard) => {
+                let execution = self.take_off(&call, &flight, lease, heard);
+                self.run_to_end(&call, &flight, &execution, heard, work)
+                    .await
+            }
             Claiming::Unprotected => {
                 self.emit(&call, &Event::Unprotected);
                 flight.enter(Phase::Running);
-                Execution::new(call.key.clone(), None, Arc::clone(&flight.lost))
+                let execution = Execution::new(call.key.clone(), None, Arc::clone(&flight.lost));
+                let now = self.now();
+                self.run_to_end(&call, &flight, &execution, now, work).await
             }
-            Claiming::Replay(replay) => return flight.end(Answer::Replayed(replay)),
-            Claiming::Refuse(refusal) => return flight.end(Answer::Refused(refusal)),
+            Claiming::Replay(replay) => Answer::Replayed(replay),
+            Claiming::Refuse(refusal) => Answer::Refused(refusal),
         };
-        let answer = match self.execute(&call, &execution, work).await {
-            Ok(outcome) => self.settle(&call, &flight, &execution, outcome).await,
+        flight.end(answer.clone());
+        answer
+    }
+
+    /// Runs the work, and stores or releases what came of it.
+    async fn run_to_end(
+        &self,
+        call: &Call,
+        flight: &Arc<Flight>,
+        execution: &Execution,
+        started: Duration,
+        work: Work,
+    ) -> Answer {
+        match self.execute(call, execution, started, work).await {
+            Ok(outcome) => self.settle(call, flight, execution, outcome).await,
             Err(TimedOut) => {
-                self.settle(&call, &flight, &execution, Outcome::Unknown)
-                    .await;
+                self.settle(call, flight, execution, Outcome::Unknown).await;
                 let refusal = Refusal::new(Reason::TimedOut);
                 Answer::Refused(refusal.retry_after(call.policy.retry_after))
             }
-        };
-        flight.end(answer);
+        }
     }
 
     /// The claim is granted: from now on its lease is kept alive, and duplicates wait for us.
-    fn take_off(&self, call: &Call, flight: &Arc<Flight>, lease: crate::store::Lease) -> Execution {
-        self.keep_alive(flight, lease.clone());
+    fn take_off(
+        &self,
+        call: &Call,
+        flight: &Arc<Flight>,
+        lease: Lease,
+        now: Duration,
+    ) -> Execution {
+        self.keep_alive(flight, lease.clone(), now);
         flight.enter(Phase::Running);
         Execution::new(call.key.clone(), Some(lease), Arc::clone(&flight.lost))
     }
 
     /// Runs the work to its end, its panic or its deadline.
-    async fn execute<W, F>(
+    async fn execute(
         &self,
         call: &Call,
         execution: &Execution,
-        work: W,
-    ) -> Result<Outcome, TimedOut>
-    where
-        W: FnOnce(Execution) -> F,
-        F: Future<Output = Outcome>,
-    {
-        let started = self.now();
-        let execution = execution.clone();
-        let running = AssertUnwindSafe(async move { work(execution).await }).catch_unwind();
+        started: Duration,
+        work: Work,
+    ) -> Result<Outcome, TimedOut> {
         let after = call.policy.execution_max;
-        let ended = tokio::time::timeout(after, running).await;
+        let running = AssertUnwindSafe(work(execution.clone()));
+        let ended = tokio::time::timeout(after, running.catch_unwind()).await;
         let took = self.now().saturating_sub(started);
         match ended {
-            Ok(Ok(Outcome::Finished(response))) => {
-                Ok(Outcome::Finished(Response { took, ..response }))
+            Ok(Ok(Outcome::Finished(mut response))) => {
+                Arc::make_mut(&mut response).took = took;
+                Ok(Outcome::Finished(response))
             }
             Ok(Ok(outcome)) => Ok(outcome),
             Ok(Err(_panic)) => {
                 self.emit(call, &Event::Panicked);
-                Ok(Outcome::Finished(Response {
+                Ok(Outcome::from(Response {
                     took,
                     ..Response::panicked()
                 }))
@@ -165,13 +197,12 @@ impl Engine {
     /// Waits with a flight of this process. Nothing, if it ended without a word on our request:
     /// then we ask the store ourselves.
     async fn follow(&self, flight: &Arc<Flight>, call: &Call) -> Option<Answer> {
-        let mut phases = flight.watch();
         let waiter = flight.wait();
         let mut attached = false;
         let deadline = sleep_for(call.policy.duplicate.patience());
         tokio::pin!(deadline);
         loop {
-            let phase = phases.borrow_and_update().clone();
+            let (phase, seen) = flight.look();
             if call.fingerprint != flight.fingerprint {
                 if flight.is_confirmed() {
                     return Some(Answer::Refused(mismatch(&flight.meta, call)));
@@ -188,11 +219,7 @@ impl Engine {
             }
             tokio::select! {
                 biased;
-                changed = phases.changed() => {
-                    if changed.is_err() {
-                        return None;
-                    }
-                }
+                () = flight.changed(seen) => {}
                 () = &mut deadline, if !matches!(phase, Phase::Claiming) => {
                     return Some(Answer::Refused(in_progress(call)));
                 }
@@ -228,17 +255,27 @@ impl Engine {
 /// The handler passed its deadline.
 struct TimedOut;
 
+/// The work, boxed: flights of any work are one type, and small to move.
+type Work = Box<dyn FnOnce(Execution) -> BoxFuture<'static, Outcome> + Send>;
+
+/// The outer block is what catches a panic of `work` itself, before its first await.
+fn boxed<W, F>(work: W) -> Work
+where
+    W: FnOnce(Execution) -> F + Send + 'static,
+    F: Future<Output = Outcome> + Send + 'static,
+{
+    Box::new(|execution| Box::pin(async move { work(execution).await }))
+}
+
 /// The leader's caller waits for the end, or for the news that storing takes long.
-async fn lead(mut phases: watch::Receiver<Phase>, call: &Call) -> Answer {
-    let heard = phases
-        .wait_for(|phase| matches!(phase, Phase::Ended(_) | Phase::Stalled))
-        .await;
-    match heard.as_deref() {
-        Ok(Phase::Ended(answer)) => answer.clone(),
-        Ok(Phase::Claiming | Phase::Waiting | Phase::Running | Phase::Stalled) => {
-            Answer::Refused(stalled(call))
+async fn lead(flight: &Flight, call: &Call) -> Answer {
+    loop {
+        let (phase, seen) = flight.look();
+        match phase {
+            Phase::Ended(answer) => return answer,
+            Phase::Stalled => return Answer::Refused(stalled(call)),
+            Phase::Claiming | Phase::Waiting | Phase::Running => flight.changed(seen).await,
         }
-        Err(_) => Answer::Refused(Refusal::new(Reason::OutcomeUnknown)),
     }
 }
 

@@ -81,8 +81,8 @@ async fn run(engine: Weak<Inner>, sooner: Arc<Notify>) {
 
 impl Engine {
     /// Keeps the flight's lease alive until it ends.
-    pub(super) fn keep_alive(&self, flight: &Arc<Flight>, lease: Lease) {
-        let due = self.now() + lease.lease_for / 3;
+    pub(super) fn keep_alive(&self, flight: &Arc<Flight>, lease: Lease, now: Duration) {
+        let due = now + lease.lease_for / 3;
         *lock(&flight.renewal) = Some(Renewal { lease, due });
         self.inner.renewals.schedule(due);
     }

@@ -42,7 +42,10 @@ pub(super) fn read(
         return Err(Refusal::new(Reason::Unscoped).because("Authorization was sent more than once"));
     }
     let scheme = scheme(credential);
-    if PER_REQUEST_SCHEMES.contains(&scheme.as_str()) {
+    if PER_REQUEST_SCHEMES
+        .iter()
+        .any(|it| scheme.eq_ignore_ascii_case(it))
+    {
         let why = format!("credentials of the scheme {scheme} differ with every request");
         return Err(Refusal::new(Reason::Unscoped).because(why));
     }
@@ -56,14 +59,14 @@ pub(super) fn read(
             read.part("issuer", iss);
             read.part("subject", Some(sub));
         }
-        _ => opaque(credential, engine, read),
+        _ => opaque(credential, read),
     }
     Ok(())
 }
 
-/// An opaque credential, by its keyed digest.
-pub(super) fn opaque(credential: &HeaderValue, engine: &Engine, read: &mut Scoped) {
-    read.part("credential", Some(engine.credential(credential.as_bytes())));
+/// An opaque credential is its own address: of a scope, only a keyed digest is ever kept.
+pub(super) fn opaque(credential: &HeaderValue, read: &mut Scoped) {
+    read.part("credential", Some(credential.as_bytes()));
 }
 
 /// The token of a `Bearer` credential.
@@ -74,12 +77,9 @@ pub(super) fn bearer(credential: &HeaderValue) -> Option<&str> {
         .then_some(token.trim())
 }
 
-fn scheme(credential: &HeaderValue) -> String {
+fn scheme(credential: &HeaderValue) -> &str {
     let text = credential.to_str().unwrap_or_default().trim();
-    text.split(' ')
-        .next()
-        .unwrap_or_default()
-        .to_ascii_lowercase()
+    text.split(' ').next().unwrap_or_default()
 }
 
 #[derive(Deserialize)]

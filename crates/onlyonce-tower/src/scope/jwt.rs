@@ -8,7 +8,6 @@ use std::sync::Arc;
 use http::header::AUTHORIZATION;
 use http::request;
 use jsonwebtoken::{Algorithm, DecodingKey, Validation};
-use onlyonce_core::Engine;
 use serde_json::Value;
 use thiserror::Error;
 
@@ -88,7 +87,7 @@ impl JwtVerifier {
     }
 
     /// No credential is anonymous; one that does not verify is only ever itself.
-    pub(super) fn read(&self, parts: &request::Parts, engine: &Engine, read: &mut Scoped) {
+    pub(super) fn read(&self, parts: &request::Parts, read: &mut Scoped) {
         let Some(credential) = parts.headers.get(AUTHORIZATION) else {
             return read.part("caller", None::<&[u8]>);
         };
@@ -98,7 +97,7 @@ impl JwtVerifier {
                 read.part("verified issuer", issuer);
                 read.part("verified claim", Some(claim));
             }
-            None => caller::opaque(credential, engine, read),
+            None => caller::opaque(credential, read),
         }
     }
 
