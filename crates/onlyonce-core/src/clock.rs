@@ -1,7 +1,7 @@
 //! Time, from one place. Leases and retention are durations on the store's clock; an
 //! application clock is never compared with a stored one. `Timestamp`s are for people to read.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Where a process reads the time, so that tests and the simulator can move it.
@@ -59,6 +59,7 @@ impl Clock for SystemClock {
 #[derive(Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 pub struct Timestamp(u64);
 
+const RFC3339_BYTES: usize = "2025-11-03T18:30:00.000Z".len();
 /// The last moment RFC 3339 can write: 9999-12-31T23:59:59.999Z.
 const TIMESTAMP_MILLIS_MAX: u64 = 253_402_300_799_999;
 
@@ -77,6 +78,13 @@ impl Timestamp {
         self.0
     }
 
+    /// RFC 3339 in UTC with milliseconds: `2025-11-03T18:30:00.000Z`.
+    pub fn to_rfc3339(self) -> String {
+        let mut text = String::with_capacity(RFC3339_BYTES);
+        write!(text, "{self}").expect("a string takes whatever is written");
+        text
+    }
+
     /// This moment and `by` more.
     #[must_use]
     pub fn plus(self, by: Duration) -> Self {
@@ -85,7 +93,6 @@ impl Timestamp {
     }
 }
 
-/// RFC 3339 in UTC with milliseconds: `2025-11-03T18:30:00.000Z`.
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let moment = UNIX_EPOCH + Duration::from_millis(self.0);

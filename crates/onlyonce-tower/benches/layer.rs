@@ -14,8 +14,8 @@ use onlyonce_tower::IdempotencyLayer;
 use tokio::runtime::Runtime;
 use tower::{Layer, Service, ServiceExt, service_fn};
 
-//GA
-//static ALLOCATOR: AllocProfiler = AllocProfiler::system();
+#[global_allocator]
+static ALLOCATOR: AllocProfiler = AllocProfiler::system();
 
 fn main() {
     divan::main();

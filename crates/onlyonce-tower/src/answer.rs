@@ -1,6 +1,6 @@
 //! From the engine's answer to the caller's response: the handler's own, a replay, or a refusal.
 
-use http::{HeaderValue, Response, StatusCode, response};
+use http::{HeaderMap, HeaderValue, Response, StatusCode, response};
 use http_body::Body;
 use onlyonce_core::policy::{Policy, ReplayStatus};
 use onlyonce_core::store::Receipt;
@@ -124,7 +124,16 @@ impl Answering<'_> {
                     trailers: stored.trailers.clone(),
                 });
                 *response.status_mut() = stored.status;
-                *response.headers_mut() = stored.headers.clone();
+                // Room for the marks: growing a header map later hashes it all over again.
+                let marks = self.policy.http.replay_marks.len();
+                let mut headers = HeaderMap::with_capacity(stored.headers.len() + marks);
+                headers.extend(
+                    stored
+                        .headers
+                        .iter()
+                        .map(|(name, value)| (name.clone(), value.clone())),
+                );
+                *response.headers_mut() = headers;
                 return response;
             }
             Origin::Panicked => Reason::Panicked,

@@ -33,7 +33,7 @@ pub(crate) fn mark(headers: &mut HeaderMap, marks: &[Mark], told: &Told) {
 }
 
 fn date(moment: Timestamp) -> Option<HeaderValue> {
-    HeaderValue::try_from(moment.to_string()).ok()
+    HeaderValue::try_from(moment.to_rfc3339()).ok()
 }
 
 /// What no longer holds once a body has changed.
@@ -61,7 +61,7 @@ pub(crate) fn mark_body(
     let Ok(Members(mut members)) = serde_json::from_slice::<Members<'_>>(body) else {
         return body.clone();
     };
-    let original_at = told.original_at.map(|moment| moment.to_string());
+    let original_at = told.original_at.map(Timestamp::to_rfc3339);
     members.retain(|(name, _)| {
         *name != marks.flag && *name != marks.message && *name != marks.submitted_at
     });

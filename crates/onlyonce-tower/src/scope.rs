@@ -2,6 +2,7 @@
 //! principal where there is one, so that a refreshed token of the same user reaches the same
 //! record; what is untrusted never addresses a record on its own.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use http::header::{COOKIE, HOST};
@@ -201,13 +202,19 @@ fn only_line<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a
 }
 
 /// The host the client asked for, without regard to case.
-fn host(parts: &request::Parts) -> Option<Vec<u8>> {
+fn host(parts: &request::Parts) -> Option<Cow<'_, [u8]>> {
     let host = parts
         .uri
         .authority()
         .map(|authority| authority.as_str().as_bytes())
         .or_else(|| parts.headers.get(HOST).map(|host| host.as_bytes()));
-    host.map(<[u8]>::to_ascii_lowercase)
+    host.map(|host| {
+        if host.iter().any(u8::is_ascii_uppercase) {
+            host.to_ascii_lowercase().into()
+        } else {
+            host.into()
+        }
+    })
 }
 
 fn cookie<'a>(headers: &'a HeaderMap, wanted: &str) -> Option<&'a str> {

@@ -125,7 +125,7 @@ where
         }
     };
     let call = match request::body(&handling.parts, &covered, &whole.data, &settings) {
-        request::Body::Call(call) => *call,
+        request::Body::Call(call) => call,
         request::Body::Refuse(refusal) => return Ok(refuse(policy, is_grpc, &refusal)),
         request::Body::Pass => {
             let request = Request::from_parts(handling.parts, RequestBody::buffered(whole));

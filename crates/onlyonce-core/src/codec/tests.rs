@@ -1,1 +1,401 @@
+//! What is written is read back exactly, and what was damaged on the way is refused: never a wrong
+//! record, never a panic.
 
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+
+use crate::key::{Key, KeyRule};
+
+use super::*;
+
+const LEFT: Left = Left {
+    lease_left: Duration::from_secs(3),
+    keep_left: Duration::from_secs(5),
+    expires_at: Timestamp::from_millis(7),
+    replays: 11,
+};
+
+fn fields() -> impl Strategy<Value = HeaderMap> {
+    let byte = prop_oneof![Just(b'\t'), 0x20..0x7f_u8, 0x80..=0xff_u8];
+    // Few names, so that some are repeated.
+    let name = prop_oneof!["[a-c]", "[a-z][a-z0-9-]{0,12}"];
+    vec((name, vec(byte, 0..12)), 0..8).prop_map(|fields| {
+        let mut map = HeaderMap::new();
+        for (name, value) in fields {
+            map.append(
+                HeaderName::from_bytes(name.as_bytes()).unwrap(),
+                HeaderValue::from_bytes(&value).unwrap(),
+            );
+        }
+        map
+    })
+}
+
+prop_compose! {
+    fn responses()(
+        status in 100..1000_u16,
+        headers in fields(),
+        body in vec(any::<u8>(), 0..300),
+        trailers in option::of(fields()),
+        origin in prop_oneof![
+            Just(Origin::Handler), Just(Origin::Panicked), Just(Origin::TooLarge),
+        ],
+        took in any::<Duration>(),
+        resource in option::of(".{0,10}"),
+    ) -> Response {
+        Response {
+            status: StatusCode::from_u16(status).unwrap(),
+            headers,
+            body: body.into(),
+            trailers,
+            origin,
+            took,
+            resource,
+        }
+    }
+}
+
+fn states() -> impl Strategy<Value = State> {
+    let lease_left = LEFT.lease_left;
+    prop_oneof![
+        Just(State::Pending { lease_left }),
+        Just(State::Unknown),
+        responses().prop_map(|it| State::Done(Arc::new(it))),
+        responses().prop_map(|it| State::Failed(Arc::new(it))),
+    ]
+}
+
+prop_compose! {
+    fn metas()(
+        key in "[!-~]{1,40}",
+        operation in ".{0,10}",
+        actor in option::of(".{0,10}"),
+        holder in ".{0,10}",
+        trace in option::of(".{0,10}"),
+        credential in option::of(any::<[u8; 32]>()),
+    ) -> Meta {
+        Meta {
+            hint: Key::new(&key, &KeyRule::default()).unwrap().hint(),
+            operation: operation.into(),
+            actor: actor.map(Into::into),
+            holder: holder.into(),
+            trace: trace.map(Into::into),
+            credential,
+        }
+    }
+}
+
+prop_compose! {
+    fn records()(
+        token in any::<[u8; 16]>(),
+        recipe in any::<u8>(),
+        digest in any::<[u8; 32]>(),
+        on_lapse in prop_oneof![Just(OnLapse::Rerun), Just(OnLapse::Hold)],
+        attempt in any::<u32>(),
+        meta in metas(),
+        created_at in any::<u64>(),
+        completed_at in option::of(any::<u64>()),
+        state in states(),
+    ) -> Record {
+        Record {
+            token: Token::from_bytes(token),
+            fingerprint: Fingerprint::new(recipe, digest),
+            on_lapse,
+            attempt,
+            meta: Arc::new(meta),
+            created_at: Timestamp::from_millis(created_at),
+            completed_at: completed_at.map(Timestamp::from_millis),
+            expires_at: LEFT.expires_at,
+            keep_left: LEFT.keep_left,
+            replays: LEFT.replays,
+            state,
+        }
+    }
+}
+
+/// A finished record with something in every field, small enough to flip each of its bits.
+fn sample() -> Record {
+    let mut response = Response::new(StatusCode::CREATED, "the body");
+    for value in ["one", "two"] {
+        let value = HeaderValue::from_static(value);
+        response.headers.append("link", value.clone());
+        let trailers = response.trailers.get_or_insert_default();
+        trailers.append("grpc-status", value);
+    }
+    response.resource = Some("payment/7".into());
+    response.took = Duration::from_millis(1234);
+    let key = Key::new("5f2b0c1e-7a64-4d1c-9d7e-3b8a2f6c4e10", &KeyRule::default());
+    Record {
+        token: Token::from_bytes([1; 16]),
+        fingerprint: Fingerprint::new(1, [2; 32]),
+        on_lapse: OnLapse::Hold,
+        attempt: 3,
+        meta: Arc::new(Meta {
+            hint: key.unwrap().hint(),
+            operation: "POST /payments".into(),
+            actor: Some("alice".into()),
+            holder: "host-1".into(),
+            trace: Some("trace".into()),
+            credential: Some([4; 32]),
+        }),
+        created_at: Timestamp::from_millis(1_735_689_600_000),
+        completed_at: Some(Timestamp::from_millis(1_735_689_601_000)),
+        expires_at: LEFT.expires_at,
+        keep_left: LEFT.keep_left,
+        replays: LEFT.replays,
+        state: State::Done(Arc::new(response)),
+    }
+}
+
+/// Any head and body in a whole frame: what only a checksum that holds lets through.
+fn framed(head: &[u8], body: &[u8]) -> Bytes {
+    let mut out = BytesMut::new();
+    out.put_slice(&MAGIC);
+    out.put_u8(VERSION);
+    out.put_u32_le(u32::try_from(head.len()).unwrap());
+    out.put_slice(head);
+    out.put_slice(body);
+    let checksum = crc32fast::hash(&out);
+    out.put_u32_le(checksum);
+    out.freeze()
+}
+
+fn order(map: &HeaderMap) -> Vec<(&HeaderName, &HeaderValue)> {
+    map.iter().collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    #[test]
+    fn a_record_is_read_back_as_it_was_written(record in records()) {
+        let read = decode(&encode(&record), LEFT).unwrap();
+
+        if let (Some(read), Some(written)) = (read.response(), record.response()) {
+            prop_assert_eq!(order(&read.headers), order(&written.headers));
+        }
+        prop_assert_eq!(read, record);
+    }
+
+    #[test]
+    fn what_a_store_keeps_beside_the_bytes_is_taken_from_it(
+        record in records(), lease_left in any::<Duration>(), keep_left in any::<Duration>(),
+        replays in any::<u64>(),
+    ) {
+        let left = Left { lease_left, keep_left, expires_at: Timestamp::from_millis(9), replays };
+        let read = decode(&encode(&record), left).unwrap();
+
+        prop_assert_eq!(read.keep_left, keep_left);
+        prop_assert_eq!(read.expires_at, left.expires_at);
+        prop_assert_eq!(read.replays, replays);
+        if let State::Pending { lease_left: found } = read.state {
+            prop_assert_eq!(found, lease_left);
+        }
+    }
+
+    #[test]
+    fn a_flipped_bit_is_found_wherever_it_is(record in records(), at in any::<prop::sample::Index>()) {
+        let mut bytes = encode(&record).to_vec();
+        let bit = at.index(bytes.len() * 8);
+        bytes[bit / 8] ^= 1 << (bit % 8);
+
+        prop_assert!(decode(&bytes.into(), LEFT).is_err());
+    }
+
+    #[test]
+    fn a_record_cut_short_is_refused(record in records(), at in any::<prop::sample::Index>()) {
+        let bytes = encode(&record);
+
+        prop_assert!(decode(&bytes.slice(..at.index(bytes.len())), LEFT).is_err());
+    }
+
+    #[test]
+    fn a_record_with_more_behind_it_is_refused(record in records(), more in vec(any::<u8>(), 1..20)) {
+        let bytes = [&encode(&record)[..], &more].concat();
+
+        prop_assert!(decode(&bytes.into(), LEFT).is_err());
+    }
+
+    #[test]
+    fn any_bytes_are_no_record(bytes in vec(any::<u8>(), 0..200)) {
+        prop_assert!(decode(&bytes.into(), LEFT).is_err());
+    }
+
+    #[test]
+    fn any_bytes_behind_the_mark_are_no_record(bytes in vec(any::<u8>(), 0..200)) {
+        let bytes = [&MAGIC[..], &[VERSION], &bytes].concat();
+
+        prop_assert!(decode(&bytes.into(), LEFT).is_err());
+    }
+
+    #[test]
+    fn any_head_under_a_right_checksum_is_read_without_a_panic(
+        head in vec(any::<u8>(), 0..400), body in vec(any::<u8>(), 0..20),
+    ) {
+        let _ = decode(&framed(&head, &body), LEFT);
+    }
+
+    #[test]
+    fn a_changed_head_under_a_right_checksum_is_read_without_a_panic(
+        record in records(), changes in vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+    ) {
+        let bytes = encode(&record);
+        let (head, body) = split(&bytes).unwrap();
+        let mut head = head.to_vec();
+        for (at, byte) in changes {
+            let at = at.index(head.len());
+            head[at] = byte;
+        }
+
+        let _ = decode(&framed(&head, &body), LEFT);
+    }
+}
+
+#[test]
+fn every_flipped_bit_of_a_record_is_found() {
+    let good = encode(&sample()).to_vec();
+
+    for bit in 0..good.len() * 8 {
+        let mut bytes = good.clone();
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        assert!(decode(&bytes.into(), LEFT).is_err(), "bit {bit}");
+    }
+}
+
+#[test]
+fn every_truncation_of_a_record_is_refused() {
+    let good = encode(&sample());
+
+    for length in 0..good.len() {
+        assert!(
+            decode(&good.slice(..length), LEFT).is_err(),
+            "{length} bytes"
+        );
+        let end = good.slice(good.len() - length..);
+        assert!(decode(&end, LEFT).is_err(), "the last {length} bytes");
+    }
+    assert_eq!(decode(&good, LEFT), Ok(sample()));
+}
+
+#[test]
+fn another_version_is_named_and_not_guessed_at() {
+    for found in (0..=255).filter(|version| *version != VERSION) {
+        let mut bytes = encode(&sample()).to_vec();
+        bytes[MAGIC.len()] = found;
+        let whole = bytes.len() - CHECKSUM_BYTES;
+        let checksum = crc32fast::hash(&bytes[..whole]);
+        bytes[whole..].copy_from_slice(&checksum.to_le_bytes());
+
+        let error = decode(&bytes.into(), LEFT).unwrap_err();
+
+        assert_eq!(error, CodecError::UnknownVersion { found });
+        assert!(error.to_string().contains(&found.to_string()));
+    }
+}
+
+#[test]
+fn bytes_of_something_else_are_no_record() {
+    for bytes in [
+        "",
+        "1",
+        "1O",
+        "O1\x01",
+        "{\"state\":\"done\"}",
+        "\0\0\0\0\0\0\0\0\0\0\0\0",
+    ] {
+        let bytes = Bytes::from_static(bytes.as_bytes());
+        assert_eq!(
+            decode(&bytes, LEFT),
+            Err(CodecError::NotARecord),
+            "{bytes:?}"
+        );
+    }
+}
+
+#[test]
+fn a_head_longer_than_the_record_is_refused() {
+    let good = encode(&sample());
+    let whole = good.len() - CHECKSUM_BYTES;
+
+    for length in [u32::MAX, u32::try_from(whole - PREFIX_BYTES + 1).unwrap()] {
+        let mut bytes = good[..whole].to_vec();
+        bytes[MAGIC.len() + 1..PREFIX_BYTES].copy_from_slice(&length.to_le_bytes());
+        bytes.extend_from_slice(&crc32fast::hash(&bytes).to_le_bytes());
+
+        let error = decode(&bytes.into(), LEFT).unwrap_err();
+
+        assert_eq!(error, damaged("head length"));
+    }
+}
+
+#[test]
+fn a_body_is_not_copied() {
+    let bytes = encode(&sample());
+
+    let record = decode(&bytes, LEFT).unwrap();
+
+    let body = &record.response().unwrap().body;
+    assert_eq!(&body[..], b"the body");
+    assert!(bytes.as_ptr_range().contains(&body.as_ptr()));
+}
+
+#[test]
+fn an_empty_body_is_read_back_as_one() {
+    let state = State::Done(Arc::new(Response::new(StatusCode::NO_CONTENT, "")));
+    let record = Record { state, ..sample() };
+
+    assert_eq!(decode(&encode(&record), LEFT), Ok(record));
+}
+
+#[test]
+fn no_trailers_and_empty_trailers_are_not_the_same() {
+    for trailers in [None, Some(HeaderMap::new())] {
+        let mut response = Response::new(StatusCode::OK, "");
+        response.trailers = trailers;
+        let state = State::Done(Arc::new(response));
+        let record = Record { state, ..sample() };
+
+        assert_eq!(decode(&encode(&record), LEFT), Ok(record));
+    }
+}
+
+/// A pending or unknown record has no body: bytes behind its head are damage.
+#[test]
+fn a_body_without_a_response_is_refused() {
+    let lease_left = LEFT.lease_left;
+    for state in [State::Pending { lease_left }, State::Unknown] {
+        let record = Record { state, ..sample() };
+        let bytes = encode(&record);
+        let (head, body) = split(&bytes).unwrap();
+        assert!(body.is_empty());
+
+        let read = decode(&framed(&head, b"stray"), LEFT);
+
+        assert!(matches!(read, Err(CodecError::Damaged { .. })), "{read:?}");
+    }
+}
+
+/// A moment after the year 9999 cannot be shown: it must be refused or cut, not kept to panic.
+#[test]
+fn a_record_from_beyond_all_time_can_be_shown() {
+    let beyond: Timestamp =
+        postcard::from_bytes(&postcard::to_allocvec(&u64::MAX).unwrap()).unwrap();
+    let record = Record {
+        created_at: beyond,
+        ..sample()
+    };
+
+    if let Ok(read) = decode(&encode(&record), LEFT) {
+        let shown = std::panic::catch_unwind(|| format!("{:?}", read.created_at));
+        assert!(shown.is_ok(), "to show what was stored panics");
+    }
+}
+
+#[test]
+fn an_error_says_what_to_do() {
+    assert!(damaged("checksum").to_string().contains("checksum"));
+    assert!(damaged("checksum").to_string().contains("forget the key"));
+    let version = CodecError::UnknownVersion { found: 9 }.to_string();
+    assert!(version.contains("version 9") && version.contains("upgrade"));
+}

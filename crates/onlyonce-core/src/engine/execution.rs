@@ -1,6 +1,6 @@
 //! What a handler gets to know and to say about its own execution.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -8,16 +8,24 @@ use crate::key::Key;
 use crate::lock;
 use crate::store::Lease;
 
+use super::call::Call;
+use super::flight::Flight;
+
 /// Handed to the handler: its lease, key and attempt, and a say in what is stored.
 ///
 /// With the lease, a handler can complete the record inside its own database transaction; the
 /// engine then finds it complete already.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Execution {
     key: Key,
-    lease: Option<Lease>,
-    lost: Arc<AtomicBool>,
+    /// What it runs under; nothing when running without protection.
+    protection: Option<Arc<Protection>>,
     wishes: Arc<Mutex<Wishes>>,
+}
+
+struct Protection {
+    lease: Lease,
+    flight: Arc<Flight>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -28,11 +36,19 @@ pub(super) struct Wishes {
 }
 
 impl Execution {
-    pub(super) fn new(key: Key, lease: Option<Lease>, lost: Arc<AtomicBool>) -> Self {
+    pub(super) fn new(call: &Call, lease: Lease, flight: &Arc<Flight>) -> Self {
+        let flight = Arc::clone(flight);
         Self {
-            key,
-            lease,
-            lost,
+            key: call.key.clone(),
+            protection: Some(Arc::new(Protection { lease, flight })),
+            wishes: Arc::default(),
+        }
+    }
+
+    pub(super) fn unprotected(call: &Call) -> Self {
+        Self {
+            key: call.key.clone(),
+            protection: None,
             wishes: Arc::default(),
         }
     }
@@ -44,17 +60,19 @@ impl Execution {
 
     /// The lease; nothing when running without protection.
     pub fn lease(&self) -> Option<&Lease> {
-        self.lease.as_ref()
+        self.protection.as_ref().map(|protection| &protection.lease)
     }
 
     /// 1, or more if an earlier attempt lapsed: then check what it left behind.
     pub fn attempt(&self) -> u32 {
-        self.lease.as_ref().map_or(1, |lease| lease.attempt)
+        self.lease().map_or(1, |lease| lease.attempt)
     }
 
     /// Whether another process has taken over meanwhile. What this one answers will not count.
     pub fn is_lost(&self) -> bool {
-        self.lost.load(Ordering::Relaxed)
+        self.protection
+            .as_ref()
+            .is_some_and(|protection| protection.flight.is_lost())
     }
 
     /// Does not store this answer; the next request with the key runs again.
@@ -74,5 +92,14 @@ impl Execution {
 
     pub(super) fn wishes(&self) -> Wishes {
         lock(&self.wishes).clone()
+    }
+}
+
+impl fmt::Debug for Execution {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Execution")
+            .field("key", &self.key)
+            .field("lease", &self.lease())
+            .finish_non_exhaustive()
     }
 }

@@ -60,7 +60,7 @@ impl Engine {
         let answer = self
             .settle(&held.call, &flight, &held.execution, outcome)
             .await;
-        flight.end(answer.clone());
+        let answer = flight.end(answer);
         self.report(&held.call, &answer, false);
         answer
     }

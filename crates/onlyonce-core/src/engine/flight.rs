@@ -36,7 +36,8 @@ pub(super) struct Flight {
     /// a mismatch: it may be this flight that is refused.
     confirmed: AtomicBool,
     waiters: AtomicUsize,
-    pub(super) lost: Arc<AtomicBool>,
+    /// Another process has taken over our lease.
+    lost: AtomicBool,
     pub(super) renewal: Mutex<Option<Renewal>>,
 }
 
@@ -106,7 +107,7 @@ impl Flights {
             changed: Notify::new(),
             confirmed: AtomicBool::new(false),
             waiters: AtomicUsize::new(0),
-            lost: Arc::default(),
+            lost: AtomicBool::new(false),
             renewal: Mutex::new(None),
         });
         shard.insert(call.slot, Arc::clone(&flight));
@@ -177,6 +178,14 @@ impl Flight {
         self.changed.notify_waiters();
     }
 
+    pub(super) fn lose(&self) {
+        self.lost.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::Relaxed)
+    }
+
     pub(super) fn confirm(&self) {
         self.confirmed.store(true, Ordering::Release);
     }
@@ -216,8 +225,10 @@ pub(super) struct FlightGuard {
 }
 
 impl FlightGuard {
-    pub(super) fn end(mut self, answer: Answer) {
-        self.land(answer);
+    /// Ends the flight; its duplicates share the answer.
+    pub(super) fn end(mut self, answer: Answer) -> Answer {
+        self.land(answer.clone());
+        answer
     }
 
     /// Off the map first: whoever comes now asks the store.

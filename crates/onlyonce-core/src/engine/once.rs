@@ -37,16 +37,7 @@ impl Engine {
         loop {
             match self.inner.flights.join(&call, self.clone()) {
                 Joined::Lead(guard) => {
-                    let flight = Arc::clone(&guard);
-                    let mut flying = self.launch(guard, call.clone(), boxed(work));
-                    let polled = poll_fn(|cx| Poll::Ready(flying.as_mut().poll(cx))).await;
-                    let answer = match polled {
-                        Poll::Ready(answer) => answer,
-                        Poll::Pending => {
-                            tokio::spawn(flying);
-                            lead(&flight, &call).await
-                        }
-                    };
+                    let answer = self.lead(guard, &call, work).await;
                     self.report(&call, &answer, false);
                     return answer;
                 }
@@ -90,26 +81,75 @@ impl Engine {
             }
             Claiming::Unprotected => {
                 self.emit(&call, &Event::Unprotected);
-                let execution = Execution::new(call.key.clone(), None, Arc::clone(&flight.lost));
                 flight.end(Answer::Refused(Refusal::new(Reason::StoreDown)));
-                return Verdict::PassThrough(execution);
+                return Verdict::PassThrough(Execution::unprotected(&call));
             }
             Claiming::Replay(replay) => Answer::Replayed(replay),
             Claiming::Refuse(refusal) => Answer::Refused(refusal),
         };
-        flight.end(answer.clone());
+        let answer = flight.end(answer);
         self.report(&call, &answer, false);
         verdict(answer)
     }
 
-    /// The leader's flight, ready to be polled or spawned; it keeps the caller's span.
-    fn launch(&self, flight: FlightGuard, call: Call, work: Work) -> BoxFuture<'static, Answer> {
-        Box::pin(self.clone().fly(flight, call, work).in_current_span())
+    /// Leads a flight: first the claim, then the work, each polled once here and detached only
+    /// if it waits. A replay from a store in memory never gets as far as boxing the work.
+    async fn lead<W, F>(&self, guard: FlightGuard, call: &Call, work: W) -> Answer
+    where
+        W: FnOnce(Execution) -> F + Send + 'static,
+        F: Future<Output = Outcome> + Send + 'static,
+    {
+        let flight = Arc::clone(&guard);
+        let mut claiming = self.launch(guard, call.clone());
+        let departure = match poll_once(&mut claiming).await {
+            Poll::Ready(departure) => departure,
+            Poll::Pending => {
+                let (engine, work) = (self.clone(), boxed(work));
+                let flying = async move { engine.fly(claiming.await, work).await };
+                tokio::spawn(flying.in_current_span());
+                return landed(&flight, call).await;
+            }
+        };
+        let departure = match departure.claiming {
+            Claiming::Replay(replay) => return departure.flight.end(Answer::Replayed(replay)),
+            Claiming::Refuse(refusal) => return departure.flight.end(Answer::Refused(refusal)),
+            Claiming::Granted(..) | Claiming::Unprotected => departure,
+        };
+        let mut flying = self.fly_boxed(departure, boxed(work));
+        match poll_once(&mut flying).await {
+            Poll::Ready(answer) => answer,
+            Poll::Pending => {
+                tokio::spawn(flying);
+                landed(&flight, call).await
+            }
+        }
     }
 
-    /// The leader's flight, from claim to answer.
-    async fn fly(self, flight: FlightGuard, call: Call, work: Work) -> Answer {
-        let answer = match self.claim(&call, &flight).await {
+    fn launch(&self, flight: FlightGuard, call: Call) -> BoxFuture<'static, Departure> {
+        let engine = self.clone();
+        let claiming = async move {
+            let claiming = engine.claim(&call, &flight).await;
+            Departure {
+                flight,
+                call,
+                claiming,
+            }
+        };
+        Box::pin(claiming.in_current_span())
+    }
+
+    fn fly_boxed(&self, departure: Departure, work: Work) -> BoxFuture<'static, Answer> {
+        Box::pin(self.clone().fly(departure, work).in_current_span())
+    }
+
+    /// The flight after its claim, to its answer.
+    async fn fly(self, departure: Departure, work: Work) -> Answer {
+        let Departure {
+            flight,
+            call,
+            claiming,
+        } = departure;
+        let answer = match claiming {
             Claiming::Granted(lease, heard) => {
                 let execution = self.take_off(&call, &flight, lease, heard);
                 self.run_to_end(&call, &flight, &execution, heard, work)
@@ -118,15 +158,14 @@ impl Engine {
             Claiming::Unprotected => {
                 self.emit(&call, &Event::Unprotected);
                 flight.enter(Phase::Running);
-                let execution = Execution::new(call.key.clone(), None, Arc::clone(&flight.lost));
+                let execution = Execution::unprotected(&call);
                 let now = self.now();
                 self.run_to_end(&call, &flight, &execution, now, work).await
             }
             Claiming::Replay(replay) => Answer::Replayed(replay),
             Claiming::Refuse(refusal) => Answer::Refused(refusal),
         };
-        flight.end(answer.clone());
-        answer
+        flight.end(answer)
     }
 
     /// Runs the work, and stores or releases what came of it.
@@ -158,7 +197,7 @@ impl Engine {
     ) -> Execution {
         self.keep_alive(flight, lease.clone(), now);
         flight.enter(Phase::Running);
-        Execution::new(call.key.clone(), Some(lease), Arc::clone(&flight.lost))
+        Execution::new(call, lease, flight)
     }
 
     /// Runs the work to its end, its panic or its deadline.
@@ -267,8 +306,20 @@ where
     Box::new(|execution| Box::pin(async move { work(execution).await }))
 }
 
+/// A flight whose claim has been answered.
+struct Departure {
+    flight: FlightGuard,
+    call: Call,
+    claiming: Claiming,
+}
+
+/// Polls once; what is pending then can be given to another task.
+async fn poll_once<T>(future: &mut BoxFuture<'static, T>) -> Poll<T> {
+    poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await
+}
+
 /// The leader's caller waits for the end, or for the news that storing takes long.
-async fn lead(flight: &Flight, call: &Call) -> Answer {
+async fn landed(flight: &Flight, call: &Call) -> Answer {
     loop {
         let (phase, seen) = flight.look();
         match phase {

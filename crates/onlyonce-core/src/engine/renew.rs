@@ -113,7 +113,7 @@ impl Engine {
                 if lock(&flight.renewal).take().is_none() {
                     return;
                 }
-                flight.lost.store(true, Ordering::Relaxed);
+                flight.lose();
                 Event::LeaseLost
             }
             Err(error) => {

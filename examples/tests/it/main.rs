@@ -1,0 +1,51 @@
+//! Runs the examples as a newcomer would, and the conformance suite against their custom store.
+
+mod custom_store;
+mod example;
+mod serving;
+
+use example::Example;
+
+#[tokio::test]
+async fn the_axum_example_charges_once() {
+    let told = Example::new("axum").arg("--demo").succeeds().await;
+
+    told.has("charge:       201 Created {\"charge\":1,\"cents\":500}");
+    told.has("its retry:    201 Created (replayed) {\"charge\":1,\"cents\":500}");
+    told.has("another body: 422 Unprocessable Entity {");
+    told.has("charges made: 1");
+}
+
+#[tokio::test]
+async fn the_custom_store_example_ships_once() {
+    let told = Example::new("custom_store").succeeds().await;
+
+    assert_eq!(told.count("shipped by "), 1);
+    assert_eq!(told.count("one: \"shipped by "), 1);
+    assert_eq!(told.count("two: \"shipped by "), 1);
+    told.has("same key, to Rome: ");
+}
+
+#[tokio::test]
+async fn the_job_queue_example_sends_each_mail_once() {
+    let told = Example::new("job_queue").succeeds().await;
+
+    told.has("m-2 goes back: the job failed");
+    told.has("ada@example.org: tried 1, sent 1");
+    told.has("grace@example.org: tried 2, sent 1");
+    told.has("edsger@example.org: tried 1, sent 1");
+}
+
+#[tokio::test]
+async fn the_tonic_example_replays_trailers() {
+    let told = Example::new("tonic").succeeds().await;
+
+    told.has("key-1 ada 500: Ok, replayed: Receipt { charge: 1, cents: 500 }");
+    told.has("key-1 ada 900: FailedPrecondition");
+    told.has("key-3 nobody 500: NotFound, replayed: no such account");
+    assert_eq!(
+        told.count("key-2 busy 500: Unavailable: the bank is closed"),
+        2
+    );
+    told.has("7 calls, 4 runs");
+}
