@@ -29,8 +29,6 @@ mod once;
 mod renew;
 mod secret;
 mod tally;
-#[cfg(test)]
-mod tests;
 
 pub use self::call::{Answer, Call, Outcome, Replay, Verdict, Who};
 pub use self::execution::Execution;

@@ -10,6 +10,9 @@ use crate::key::KeyRule;
 use crate::record::OnLapse;
 use crate::refusal::Reason;
 
+#[cfg(test)]
+mod tests;
+
 /// Everything that can be decided differently.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {

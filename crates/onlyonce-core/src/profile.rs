@@ -16,6 +16,9 @@ use crate::policy::{
 use crate::record::OnLapse;
 use crate::refusal::Reason;
 
+#[cfg(test)]
+mod tests;
+
 /// A named preset of a [`Policy`].
 ///
 /// ```

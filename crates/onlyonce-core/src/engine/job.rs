@@ -63,7 +63,7 @@ pub enum RunError<E> {
     #[error("the job was refused")]
     Refused(#[from] Refusal),
     /// The job ran and failed; nothing is stored, and the next call runs it again.
-    #[error("the job failed")]
+    #[error("the job failed: {0}")]
     Failed(E),
     /// The call this one was attached to failed; nothing is stored.
     #[error("the job failed in a concurrent call: {0}")]

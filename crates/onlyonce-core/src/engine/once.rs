@@ -5,7 +5,7 @@
 use std::future::{Future, poll_fn};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -37,7 +37,16 @@ impl Engine {
         loop {
             match self.inner.flights.join(&call, self.clone()) {
                 Joined::Lead(guard) => {
-                    let answer = self.lead(guard, &call, work).await;
+                    let flight = Arc::clone(&guard);
+                    let mut ready = Some((guard, work));
+                    let answer = poll_fn(|cx| {
+                        let (guard, work) = ready.take().expect("polled once, then ready");
+                        Poll::Ready(self.depart(cx, guard, &call, work))
+                    });
+                    let answer = match answer.await {
+                        Poll::Ready(answer) => answer,
+                        Poll::Pending => landed(&flight, &call).await,
+                    };
                     self.report(&call, &answer, false);
                     return answer;
                 }
@@ -92,37 +101,41 @@ impl Engine {
         verdict(answer)
     }
 
-    /// Leads a flight: first the claim, then the work, each polled once here and detached only
-    /// if it waits. A replay from a store in memory never gets as far as boxing the work.
-    async fn lead<W, F>(&self, guard: FlightGuard, call: &Call, work: W) -> Answer
+    /// Starts a flight: first the claim, then the work, each polled once here and given to a task
+    /// of its own if it waits. What the store answers from memory costs neither task nor box.
+    fn depart<W, F>(
+        &self,
+        cx: &mut Context<'_>,
+        guard: FlightGuard,
+        call: &Call,
+        work: W,
+    ) -> Poll<Answer>
     where
         W: FnOnce(Execution) -> F + Send + 'static,
         F: Future<Output = Outcome> + Send + 'static,
     {
-        let flight = Arc::clone(&guard);
         let mut claiming = self.launch(guard, call.clone());
-        let departure = match poll_once(&mut claiming).await {
-            Poll::Ready(departure) => departure,
-            Poll::Pending => {
-                let (engine, work) = (self.clone(), boxed(work));
-                let flying = async move { engine.fly(claiming.await, work).await };
-                tokio::spawn(flying.in_current_span());
-                return landed(&flight, call).await;
-            }
+        let Poll::Ready(departure) = claiming.as_mut().poll(cx) else {
+            let (engine, work) = (self.clone(), boxed(work));
+            let flying = async move { engine.fly(claiming.await, work).await };
+            tokio::spawn(flying.in_current_span());
+            return Poll::Pending;
         };
         let departure = match departure.claiming {
-            Claiming::Replay(replay) => return departure.flight.end(Answer::Replayed(replay)),
-            Claiming::Refuse(refusal) => return departure.flight.end(Answer::Refused(refusal)),
+            Claiming::Replay(replay) => {
+                return Poll::Ready(departure.flight.end(Answer::Replayed(replay)));
+            }
+            Claiming::Refuse(refusal) => {
+                return Poll::Ready(departure.flight.end(Answer::Refused(refusal)));
+            }
             Claiming::Granted(..) | Claiming::Unprotected => departure,
         };
         let mut flying = self.fly_boxed(departure, boxed(work));
-        match poll_once(&mut flying).await {
-            Poll::Ready(answer) => answer,
-            Poll::Pending => {
-                tokio::spawn(flying);
-                landed(&flight, call).await
-            }
+        let answer = flying.as_mut().poll(cx);
+        if answer.is_pending() {
+            tokio::spawn(flying);
         }
+        answer
     }
 
     fn launch(&self, flight: FlightGuard, call: Call) -> BoxFuture<'static, Departure> {
@@ -311,11 +324,6 @@ struct Departure {
     flight: FlightGuard,
     call: Call,
     claiming: Claiming,
-}
-
-/// Polls once; what is pending then can be given to another task.
-async fn poll_once<T>(future: &mut BoxFuture<'static, T>) -> Poll<T> {
-    poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await
 }
 
 /// The leader's caller waits for the end, or for the news that storing takes long.

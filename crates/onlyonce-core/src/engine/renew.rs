@@ -1,5 +1,5 @@
 //! Leases are renewed at a third of their length, by a task of their own: a handler that blocks
-//! its thread does not lose its claim. One task for all flights, asleep while nothing is due.
+//! its thread does not lose its claim. One task for all flights.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -14,29 +14,48 @@ use crate::store::{Lease, Renewed};
 use super::flight::{Flight, Renewal};
 use super::{Engine, Inner};
 
+/// How long the task sleeps at most. A task that a handler wakes may wait behind that handler,
+/// so the usual leases must not need to wake it: it looks by itself, in time.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
 /// When the next renewal is due, and how to tell the task of an earlier one.
 pub(super) struct Renewals {
     /// Microseconds on the engine's clock; `u64::MAX` while nothing is due.
-    next: AtomicU64,
+    due: AtomicU64,
+    /// When the task will look by itself.
+    looks: AtomicU64,
     sooner: Arc<Notify>,
 }
 
 impl Default for Renewals {
     fn default() -> Self {
         Self {
-            next: AtomicU64::new(u64::MAX),
+            due: AtomicU64::new(u64::MAX),
+            looks: AtomicU64::new(0),
             sooner: Arc::default(),
         }
     }
 }
 
 impl Renewals {
-    /// Makes sure the task is awake by `due`.
+    /// Makes sure the task looks by `due`.
     fn schedule(&self, due: Duration) {
         let due = micros(due);
-        if self.next.fetch_min(due, Ordering::AcqRel) > due {
+        self.due.fetch_min(due, Ordering::SeqCst);
+        if due < self.looks.load(Ordering::SeqCst) {
             self.sooner.notify_one();
         }
+    }
+
+    /// How long the task may sleep from `now`: not at all if something is due.
+    fn pause(&self, now: Duration) -> Duration {
+        let now = micros(now);
+        let latest = now.saturating_add(micros(LOOK_EVERY));
+        // Announced before `due` is read: whoever schedules after that sees it and tells us.
+        self.looks.store(latest, Ordering::SeqCst);
+        let looks = self.due.load(Ordering::SeqCst).min(latest);
+        self.looks.store(looks, Ordering::SeqCst);
+        Duration::from_micros(looks.saturating_sub(now))
     }
 }
 
@@ -61,20 +80,16 @@ async fn run(engine: Weak<Inner>, sooner: Arc<Notify>) {
         let Some(inner) = engine.upgrade() else {
             return;
         };
-        let next = inner.renewals.next.load(Ordering::Acquire);
-        let wait = Duration::from_micros(next).saturating_sub(inner.clock.now());
-        if wait.is_zero() {
+        let pause = inner.renewals.pause(inner.clock.now());
+        if pause.is_zero() {
             Engine { inner }.renew_due();
             continue;
         }
         drop(inner);
-        if next == u64::MAX {
-            sooner.notified().await;
-        } else {
-            tokio::select! {
-                () = tokio::time::sleep(wait) => {}
-                () = sooner.notified() => {}
-            }
+        tokio::select! {
+            biased;
+            () = sooner.notified() => {}
+            () = tokio::time::sleep(pause) => {}
         }
     }
 }
@@ -89,7 +104,7 @@ impl Engine {
 
     /// Renews what is due, each in a task of its own: a store that hangs on one hangs on one.
     fn renew_due(&self) {
-        self.inner.renewals.next.store(u64::MAX, Ordering::Release);
+        self.inner.renewals.due.store(u64::MAX, Ordering::SeqCst);
         let now = self.now();
         for flight in self.inner.flights.all() {
             let mut renewal = lock(&flight.renewal);

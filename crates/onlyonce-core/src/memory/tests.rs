@@ -1,5 +1,7 @@
-//! The memory store's own promises: its bounds, and that it grows no further than what is alive.
-//! What it promises as a store is in the conformance suite.
+//! The memory store's own promises: its bounds, and in the file below this one its growth. What it
+//! promises as a store is in the conformance suite.
+
+mod growth;
 
 use std::sync::atomic::AtomicU64;
 
@@ -15,7 +17,6 @@ use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
-const CYCLES: u64 = 100_000;
 
 /// A clock that moves when it is told to.
 #[derive(Default)]
@@ -320,98 +321,6 @@ async fn racing_claims_exceed_the_bound_by_no_more_than_the_racers() {
 }
 
 #[tokio::test]
-async fn a_store_grows_no_further_than_what_is_alive() {
-    let (store, clock) = store();
-    let store = store.records_max(1000);
-
-    for n in 0..CYCLES {
-        let claim = Claim {
-            keep_for: SECOND,
-            ..claim(n)
-        };
-        finish(&store, &claim, 10, SECOND).await;
-        clock.advance(Duration::from_millis(10));
-    }
-
-    assert!(records(&store).await <= 101);
-    clock.advance(2 * SECOND);
-    sweep(&store).await;
-    assert_eq!(store.stats().await.unwrap(), Stats::default());
-    assert_eq!(sweep(&store).await, 0);
-}
-
-#[tokio::test]
-async fn a_store_grows_no_further_with_claims_given_back() {
-    let (store, clock) = store();
-    let store = store.records_max(10);
-
-    for n in 0..CYCLES {
-        let lease = grant(&store, &claim(n)).await;
-        store.release(&lease, Release::NotRun).await.unwrap();
-        clock.advance(Duration::from_millis(10));
-    }
-
-    assert_eq!(store.stats().await.unwrap(), Stats::default());
-    assert_eq!(sweep(&store).await, 0);
-}
-
-#[tokio::test]
-async fn one_slot_can_be_claimed_and_given_back_for_ever() {
-    let (store, clock) = store();
-    let store = store.records_max(1);
-
-    for n in 0..CYCLES {
-        let claim = Claim {
-            slot: claim(0).slot,
-            ..claim(n)
-        };
-        let lease = grant(&store, &claim).await;
-        store.release(&lease, Release::NotRun).await.unwrap();
-        clock.advance(Duration::from_millis(10));
-    }
-
-    assert_eq!(store.stats().await.unwrap(), Stats::default());
-}
-
-#[tokio::test]
-async fn one_slot_can_be_used_again_after_each_expiry() {
-    let (store, clock) = store();
-    let store = store.records_max(1);
-
-    for n in 0..CYCLES {
-        let claim = Claim {
-            slot: claim(0).slot,
-            keep_for: SECOND,
-            ..claim(n)
-        };
-        finish(&store, &claim, 10, SECOND).await;
-        clock.advance(3 * SECOND);
-    }
-
-    sweep(&store).await;
-    assert_eq!(store.stats().await.unwrap(), Stats::default());
-}
-
-#[tokio::test]
-async fn claims_that_crash_are_swept_away_too() {
-    let (store, clock) = store();
-    let store = store.records_max(1000);
-
-    for n in 0..CYCLES {
-        let claim = Claim {
-            keep_for: SECOND,
-            ..claim(n)
-        };
-        grant(&store, &claim).await;
-        clock.advance(Duration::from_millis(10));
-    }
-
-    clock.advance(2 * SECOND);
-    sweep(&store).await;
-    assert_eq!(store.stats().await.unwrap(), Stats::default());
-}
-
-#[tokio::test]
 async fn a_dead_token_may_be_used_again_after_a_lease() {
     let (store, clock) = store();
     let lease = grant(&store, &claim(0)).await;
@@ -463,25 +372,4 @@ async fn deadlines_beyond_all_time_do_not_overflow() {
 
     assert_eq!(record.expires_at.to_string(), "9999-12-31T23:59:59.999Z");
     assert_eq!(sweep(&store).await, 0);
-}
-
-#[tokio::test]
-async fn zz_probe() {
-    for cycles in [2000u64, 4000, 8000] {
-        let (store, _clock) = store();
-        let t = std::time::Instant::now();
-        for n in 0..cycles {
-            let claim = Claim { slot: claim(0).slot, ..claim(n) };
-            let lease = grant(&store, &claim).await;
-            store.release(&lease, Release::NotRun).await.unwrap();
-        }
-        eprintln!("one slot {cycles}: {:?}", t.elapsed());
-        let (store, _clock) = self::store();
-        let t = std::time::Instant::now();
-        for n in 0..cycles {
-            let lease = grant(&store, &claim(n)).await;
-            store.release(&lease, Release::NotRun).await.unwrap();
-        }
-        eprintln!("many slots {cycles}: {:?}", t.elapsed());
-    }
 }

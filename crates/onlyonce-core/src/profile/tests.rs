@@ -1,0 +1,367 @@
+//! The presets against the table of profiles in the requirements: a changed cell fails here.
+
+use std::collections::BTreeSet;
+
+use super::*;
+
+#[test]
+fn a_profile_is_known_by_its_name() {
+    for profile in Profile::ALL {
+        assert_eq!(profile.name().parse(), Ok(profile));
+        assert_eq!(profile.to_string(), profile.name());
+    }
+    let names: BTreeSet<_> = Profile::ALL.map(Profile::name).into();
+    assert_eq!(names.len(), Profile::ALL.len());
+}
+
+#[test]
+fn an_unknown_name_is_answered_with_all_there_are() {
+    for name in ["", "Standard", "standard ", "formbridge-009", "none"] {
+        let shown = name.parse::<Profile>().unwrap_err().to_string();
+
+        assert!(shown.contains(&format!("{name:?}")), "{shown}");
+        for profile in Profile::ALL {
+            assert!(shown.contains(profile.name()), "{shown}");
+        }
+    }
+}
+
+#[test]
+fn the_default_policy_is_the_standard_profile() {
+    assert_eq!(Policy::default(), Profile::Standard.policy());
+}
+
+#[test]
+fn every_refusal_has_a_row_with_an_error_status_and_a_code() {
+    for profile in Profile::ALL {
+        let table = profile.policy().http.refusals;
+        for reason in Reason::ALL {
+            let row = table.row(reason);
+            assert_eq!(row.reason, reason, "{profile}");
+            assert!((400..600).contains(&row.status), "{profile} {row:?}");
+            assert!(!row.code.is_empty(), "{profile} {row:?}");
+            assert!(row.code.is_ascii(), "{profile} {row:?}");
+        }
+    }
+}
+
+/// What did not happen, or may still happen, can be tried again; what is settled cannot.
+#[test]
+fn a_refusal_may_be_retried_only_where_that_can_help() {
+    for profile in Profile::ALL {
+        let table = profile.policy().http.refusals;
+        for reason in Reason::ALL {
+            let can_help = match reason {
+                Reason::RequestUnreadable
+                | Reason::InProgress
+                | Reason::TooManyWaiters
+                | Reason::TimedOut
+                | Reason::NotRun
+                | Reason::NotStored
+                | Reason::StoreDown
+                | Reason::ShuttingDown => true,
+                Reason::MissingKey
+                | Reason::BadKey
+                | Reason::BadTtl
+                | Reason::Unscoped
+                | Reason::RequestTooLarge
+                | Reason::Mismatch
+                | Reason::OtherCredential
+                | Reason::OutcomeUnknown
+                | Reason::Panicked
+                | Reason::ResponseTooLarge => false,
+            };
+            assert_eq!(
+                table.row(reason).retryable,
+                can_help,
+                "{profile} {reason:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn refusals_have_the_statuses_of_their_profile() {
+    // missing key, bad key, mismatch, in progress, too many waiters, unknown, store down, too large
+    let table = [
+        (Profile::Standard, [400, 400, 422, 409, 429, 409, 503, 507]),
+        (
+            Profile::Formbridge,
+            [400, 400, 409, 503, 503, 409, 503, 507],
+        ),
+        (
+            Profile::Formbridge008,
+            [400, 400, 422, 409, 503, 409, 503, 507],
+        ),
+        (Profile::Broker, [400, 400, 422, 409, 503, 409, 503, 507]),
+        (Profile::Guardian, [400, 400, 422, 409, 409, 409, 503, 507]),
+        (
+            Profile::Middleware,
+            [400, 422, 409, 409, 429, 409, 503, 507],
+        ),
+        (Profile::Ietf, [400, 400, 422, 409, 429, 409, 503, 507]),
+        (Profile::Stripe, [400, 400, 400, 409, 429, 409, 503, 507]),
+    ];
+    let reasons = [
+        Reason::MissingKey,
+        Reason::BadKey,
+        Reason::Mismatch,
+        Reason::InProgress,
+        Reason::TooManyWaiters,
+        Reason::OutcomeUnknown,
+        Reason::StoreDown,
+        Reason::ResponseTooLarge,
+    ];
+
+    for (profile, statuses) in table {
+        let refusals = profile.policy().http.refusals;
+        let found = reasons.map(|reason| refusals.row(reason).status);
+        assert_eq!(found, statuses, "{profile}");
+    }
+}
+
+#[test]
+fn codes_that_clients_know_are_kept() {
+    let code = |profile: Profile, reason| profile.policy().http.refusals.row(reason).code;
+
+    assert_eq!(code(Profile::Formbridge, Reason::Mismatch), "conflict");
+    assert_eq!(
+        code(Profile::Formbridge, Reason::StoreDown),
+        "service_unavailable"
+    );
+    assert_eq!(
+        code(Profile::Guardian, Reason::InProgress),
+        "CONCURRENT_REQUEST"
+    );
+    assert_eq!(code(Profile::Stripe, Reason::Mismatch), "idempotency_error");
+    for reason in Reason::ALL {
+        assert_eq!(code(Profile::Standard, reason), reason.name());
+    }
+}
+
+#[test]
+fn methods_are_covered_as_their_profile_says() {
+    use KeyNeed::{Optional, Required};
+    let (some, must, none) = (Some(Optional), Some(Required), None);
+    // POST, PUT, PATCH, DELETE, GET
+    let table = [
+        (Profile::Standard, [some, some, some, some, none]),
+        (Profile::Formbridge, [some, some, some, none, none]),
+        (Profile::Formbridge008, [must, some, some, none, none]),
+        (Profile::Broker, [some, none, none, none, none]),
+        (Profile::Guardian, [must, must, must, must, none]),
+        (Profile::Middleware, [some, some, some, some, none]),
+        (Profile::Ietf, [must, none, must, none, none]),
+        (Profile::Stripe, [some, none, none, none, none]),
+    ];
+    let methods = [
+        Method::POST,
+        Method::PUT,
+        Method::PATCH,
+        Method::DELETE,
+        Method::GET,
+    ];
+
+    for (profile, needs) in table {
+        let covered = profile.policy().http.methods;
+        let found = methods.clone().map(|method| covered.need(&method));
+        assert_eq!(found, needs, "{profile}");
+    }
+}
+
+#[test]
+fn keys_are_bound_as_their_profile_says() {
+    let table = [
+        (Profile::Standard, 255, Charset::Visible),
+        (Profile::Formbridge, 255, Charset::UrlSafe),
+        (Profile::Formbridge008, 256, Charset::Visible),
+        (Profile::Broker, 255, Charset::Text),
+        (Profile::Guardian, 255, Charset::UuidV4),
+        (Profile::Middleware, 200, Charset::Text),
+        (Profile::Ietf, 255, Charset::Text),
+        (Profile::Stripe, 255, Charset::Text),
+    ];
+
+    for (profile, bytes_max, charset) in table {
+        let rule = profile.policy().key;
+        assert_eq!(
+            (rule.bytes_max, rule.charset),
+            (bytes_max, charset),
+            "{profile}"
+        );
+    }
+}
+
+#[test]
+fn outcomes_are_stored_as_their_profile_says() {
+    // 200, 302, 400, 401, 404, 409, 429, 500, 503
+    let table = [
+        (Profile::Standard, "200 302 400 404 409 500"),
+        (Profile::Formbridge, "200 302 400 404 409"),
+        (
+            Profile::Formbridge008,
+            "200 302 400 401 404 409 429 500 503",
+        ),
+        (Profile::Broker, "200"),
+        (Profile::Guardian, "200 302 400 401 404 409 429 500 503"),
+        (Profile::Middleware, "200 302 400 401 404 409 429 500 503"),
+        (Profile::Ietf, "200 302 400 404 409 500"),
+        (Profile::Stripe, "200 302 404 500 503"),
+    ];
+
+    for (profile, stored) in table {
+        let rule = profile.policy().stored;
+        let found: Vec<_> = [200, 302, 400, 401, 404, 409, 429, 500, 503]
+            .into_iter()
+            .filter(|status| rule.stores(*status))
+            .map(|status| status.to_string())
+            .collect();
+        assert_eq!(found.join(" "), stored, "{profile}");
+    }
+}
+
+#[test]
+fn duplicates_wait_or_not_as_their_profile_says() {
+    let half_a_minute = Duration::from_secs(30);
+
+    for profile in Profile::ALL {
+        let waits = match profile {
+            Profile::Standard
+            | Profile::Formbridge
+            | Profile::Formbridge008
+            | Profile::Broker
+            | Profile::Middleware => Duplicate::Wait(half_a_minute),
+            Profile::Guardian | Profile::Ietf | Profile::Stripe => Duplicate::Refuse,
+        };
+        assert_eq!(profile.policy().duplicate, waits, "{profile}");
+    }
+}
+
+#[test]
+fn replays_are_marked_as_their_profile_says() {
+    let table = [
+        (
+            Profile::Standard,
+            "idempotent-replayed idempotency-key idempotency-expires",
+            "idempotency-key idempotency-expires",
+        ),
+        (
+            Profile::Formbridge,
+            "idempotent-replayed x-original-request-time",
+            "",
+        ),
+        (
+            Profile::Formbridge008,
+            "idempotency-key x-idempotent-replayed x-idempotent-expires",
+            "idempotency-key x-idempotent-expires",
+        ),
+        (Profile::Broker, "", ""),
+        (Profile::Guardian, "", ""),
+        (
+            Profile::Middleware,
+            "idempotent-replay idempotency-key",
+            "idempotency-key",
+        ),
+        (Profile::Ietf, "", ""),
+        (Profile::Stripe, "idempotent-replayed", "idempotency-key"),
+    ];
+
+    for (profile, replay, first) in table {
+        let http = profile.policy().http;
+        assert_eq!(names(&http.replay_marks), replay, "{profile}");
+        assert_eq!(names(&http.first_marks), first, "{profile}");
+        let is_marked_in_body = http.body_marks.is_some();
+        assert_eq!(is_marked_in_body, profile == Profile::Broker, "{profile}");
+    }
+}
+
+fn names(marks: &[Mark]) -> String {
+    let name = |mark: &Mark| match mark {
+        Mark::Flag(name) | Mark::Key(name) | Mark::Expires(name) | Mark::OriginalTime(name) => {
+            name.to_string()
+        }
+    };
+    marks.iter().map(name).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn the_rest_differs_as_the_profiles_say() {
+    for profile in Profile::ALL {
+        let policy = profile.policy();
+
+        let is_form_like = matches!(
+            profile,
+            Profile::Formbridge | Profile::Formbridge008 | Profile::Broker
+        );
+        let replays_as_ok = policy.http.replay_status == ReplayStatus::Ok;
+        assert_eq!(replays_as_ok, is_form_like, "{profile}");
+
+        let runs_unprotected = policy.store_down == StoreDown::Open;
+        assert_eq!(
+            runs_unprotected,
+            profile == Profile::Formbridge008,
+            "{profile}"
+        );
+
+        let ttl = policy.ttl.map(|rule| (rule.header.to_string(), rule.unit));
+        let expected = match profile {
+            Profile::Formbridge => Some(("x-idempotency-ttl".into(), TtlUnit::Milliseconds)),
+            Profile::Middleware => Some(("idempotency-ttl".into(), TtlUnit::Seconds)),
+            Profile::Standard
+            | Profile::Formbridge008
+            | Profile::Broker
+            | Profile::Guardian
+            | Profile::Ietf
+            | Profile::Stripe => None,
+        };
+        assert_eq!(ttl, expected, "{profile}");
+
+        let envelope = match profile {
+            Profile::Standard | Profile::Middleware | Profile::Ietf => Envelope::Problem,
+            Profile::Formbridge | Profile::Formbridge008 => Envelope::OkError,
+            Profile::Broker => Envelope::SuccessError,
+            Profile::Guardian => Envelope::CodeError,
+            Profile::Stripe => Envelope::TypeError,
+        };
+        assert_eq!(policy.http.envelope, envelope, "{profile}");
+
+        let ignores_body = policy.fingerprint.body == BodyRule::Ignore;
+        assert_eq!(ignores_body, profile == Profile::Broker, "{profile}");
+    }
+}
+
+/// The numbers of the requirements, in every profile.
+#[test]
+fn the_default_numbers_are_those_of_the_requirements() {
+    for profile in Profile::ALL {
+        let policy = profile.policy();
+
+        assert_eq!(policy.lease_for, Duration::from_secs(30), "{profile}");
+        assert_eq!(policy.keep_for, DAY, "{profile}");
+        assert_eq!(policy.execution_max, Duration::from_secs(30), "{profile}");
+        assert_eq!(policy.retry_after, Duration::from_secs(5), "{profile}");
+        assert_eq!(policy.waiters_max, 10, "{profile}");
+        assert!(policy.local_waiters_max > policy.waiters_max, "{profile}");
+        assert_eq!(policy.limits.request_bytes_max, 1 << 20, "{profile}");
+        assert_eq!(policy.limits.response_bytes_max, 1 << 20, "{profile}");
+        assert_eq!(policy.on_lapse, OnLapse::Rerun, "{profile}");
+    }
+}
+
+/// No caller may meet another's record.
+#[test]
+fn every_profile_keeps_callers_apart() {
+    for profile in Profile::ALL {
+        let scope = profile.policy().http.scope;
+        assert!(scope.contains(&ScopeName::Caller), "{profile}");
+    }
+}
+
+#[test]
+fn a_time_to_live_is_bounded_on_both_sides() {
+    for rule in Profile::ALL.into_iter().filter_map(|it| it.policy().ttl) {
+        assert_eq!(rule.parse(b"0"), Ok(TTL_MIN));
+        assert_eq!(rule.parse(b"99999999999999999999"), Ok(TTL_MAX));
+        assert!(TTL_MIN < DAY && DAY < TTL_MAX);
+    }
+}

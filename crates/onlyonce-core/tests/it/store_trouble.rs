@@ -1,0 +1,155 @@
+//! The store fails: closed or open, lost replies, and nothing left behind.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use onlyonce_core::event::Verb;
+use onlyonce_core::policy::StoreDown;
+use onlyonce_core::{Answer, Event, OnLapse, Operate, Policy, Reason, StoreErrorKind};
+
+use crate::support::{Fault, Work, bed, eventually, node, policy, ran, refused, replayed, settle};
+
+#[tokio::test(start_paused = true)]
+async fn with_the_store_down_nothing_runs_where_the_policy_is_closed() {
+    let (store, node) = bed().await;
+    store.down.store(true, Ordering::SeqCst);
+    let work = Work::new();
+
+    let answer = node.once("key", &policy(), &work).await;
+
+    assert_eq!(refused(&answer), Reason::StoreDown);
+    assert_eq!(work.starts(), 0);
+    let unavailable = Event::StoreFailed {
+        verb: Verb::Claim,
+        kind: StoreErrorKind::Unavailable,
+    };
+    assert_eq!(node.heard.count(|it| *it == unavailable), 3);
+    store.down.store(false, Ordering::SeqCst);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(ran(&node.once("key", &policy(), &work).await), "run 1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_the_store_down_it_runs_and_says_so_where_the_policy_is_open() {
+    let (store, node) = bed().await;
+    store.down.store(true, Ordering::SeqCst);
+    let open = Policy {
+        store_down: StoreDown::Open,
+        ..policy()
+    };
+    let work = Work::new();
+
+    let answer = node.once("key", &open, &work).await;
+
+    assert!(matches!(&answer, Answer::Ran { receipt: None, .. }));
+    assert_eq!(node.heard.count(|it| matches!(it, Event::Unprotected)), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_read_never_runs_even_where_the_policy_is_open() {
+    let (store, node) = bed().await;
+    store.claims.fail_next([Fault::Corrupt]);
+    let open = Policy {
+        store_down: StoreDown::Open,
+        ..policy()
+    };
+    let work = Work::new();
+
+    let answer = node.once("key", &open, &work).await;
+
+    assert_eq!(refused(&answer), Reason::StoreDown);
+    assert_eq!(work.starts(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_whose_reply_was_lost_runs_once() {
+    let (store, node) = bed().await;
+    store.claims.fail_next([Fault::LostAfter, Fault::LostAfter]);
+    let work = Work::new();
+
+    let answer = node.once("key", &policy(), &work).await;
+
+    assert_eq!(ran(&answer), "run 1");
+    assert_eq!((work.starts(), store.claims.count()), (1, 3));
+}
+
+/// Under `hold` a claim nobody knows of would be "outcome unknown" for a day.
+#[tokio::test(start_paused = true)]
+async fn a_claim_given_up_is_released_so_that_it_does_not_wedge_the_key() {
+    let (store, first) = bed().await;
+    let second = node(&store).await;
+    let hold = Policy {
+        on_lapse: OnLapse::Hold,
+        ..policy()
+    };
+    store.claims.fail_next([Fault::LostAfter; 3]);
+    let work = Work::new();
+
+    let first_try = first.once("key", &hold, &work).await;
+    eventually(|| store.releases.count() == 1).await;
+    settle().await;
+    let second_try = second.once("key", &hold, &work).await;
+
+    assert_eq!(refused(&first_try), Reason::StoreDown);
+    assert_eq!(ran(&second_try), "run 1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_fails_is_tried_again() {
+    let (store, node) = bed().await;
+    store.releases.fail_next([Fault::LostBefore; 4]);
+    let not_run = Work::ending(|_| onlyonce_core::Outcome::NotRun);
+    node.once("key", &policy(), &not_run).await;
+
+    eventually(|| store.releases.count() == 5).await;
+    settle().await;
+
+    let before = tokio::time::Instant::now();
+    assert_eq!(
+        ran(&node.once("key", &policy(), &Work::new()).await),
+        "run 1"
+    );
+    assert_eq!(
+        before.elapsed(),
+        Duration::ZERO,
+        "it did not wait for the lease"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn losing_a_race_is_no_failure_of_the_store() {
+    let (store, first) = bed().await;
+    let second = node(&store).await;
+    let work = Work::new();
+    first.once("key", &policy(), &work).await;
+
+    let answer = second.once("key", &policy(), &work).await;
+
+    assert_eq!(replayed(&answer), "run 1");
+    assert_eq!(
+        second
+            .heard
+            .count(|it| matches!(it, Event::StoreFailed { .. })),
+        0
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_store_refuses_new_keys_and_still_replays() {
+    let store = std::sync::Arc::new(crate::support::Probe {
+        inner: onlyonce_core::MemoryStore::new().records_max(1),
+        ..Default::default()
+    });
+    let node = node(&store).await;
+    let work = Work::new();
+    node.once("first", &policy(), &work).await;
+
+    let second = node.once("second", &policy(), &work).await;
+
+    assert_eq!(refused(&second), Reason::StoreDown);
+    assert_eq!(
+        replayed(&node.once("first", &policy(), &work).await),
+        "run 1"
+    );
+    assert_eq!(store.inner.stats().await.unwrap().records, 1);
+}
