@@ -1,0 +1,199 @@
+//! The caller by a verified token: a refreshed one finds its record, a forged one never does.
+
+use jsonwebtoken::{Algorithm, EncodingKey, Header, encode, get_current_timestamp};
+use onlyonce_core::{Engine, MemoryStore, Profile};
+use onlyonce_tower::scope::JwtVerifier;
+use onlyonce_tower::{IdempotencyLayer, ScopePart};
+use serde_json::{Value, json};
+
+use super::runs_of;
+use crate::support::{App, PATH, post, uuid};
+
+const SECRET: &[u8] = b"a test secret of more than 32 bytes";
+const RSA_PRIVATE: &[u8] = include_bytes!("../keys/test-rsa-private.pem");
+const RSA_PUBLIC: &[u8] = include_bytes!("../keys/test-rsa-public.pem");
+const EC_PRIVATE: &[u8] = include_bytes!("../keys/test-ec-private.pem");
+const EC_PUBLIC: &[u8] = include_bytes!("../keys/test-ec-public.pem");
+
+fn sign(claims: &Value, algorithm: Algorithm, key: &EncodingKey) -> String {
+    encode(&Header::new(algorithm), claims, key).expect("a token")
+}
+
+fn hs256(claims: &Value) -> String {
+    sign(claims, Algorithm::HS256, &EncodingKey::from_secret(SECRET))
+}
+
+/// Alice's claims in a token that lives for so many seconds from now.
+fn alice(lives: i64) -> Value {
+    let now = i64::try_from(get_current_timestamp()).expect("a time");
+    json!({"iss": "https://login", "sub": "alice", "exp": now + lives})
+}
+
+async fn verified_by(profile: Profile, verifier: JwtVerifier) -> App {
+    App::under(profile)
+        .scope([ScopePart::Jwt(verifier)])
+        .open()
+        .await
+}
+
+#[tokio::test]
+async fn a_refreshed_token_replays() {
+    for profile in Profile::ALL {
+        let app = verified_by(profile, JwtVerifier::hs256(SECRET)).await;
+        let request = post(PATH).key(uuid(1));
+        let first = request.clone().bearer(&hs256(&alice(600)));
+        let refreshed = request.bearer(&hs256(&alice(1200)));
+
+        assert_eq!(runs_of(&app, [&first, &refreshed]).await, [1, 1]);
+        let record = app.record().await;
+        assert_eq!(record.meta.actor.as_deref(), Some("alice"), "{profile}");
+        assert_eq!(record.meta.credential, None, "{profile}");
+    }
+}
+
+#[tokio::test]
+async fn rsa_and_ecdsa_tokens_are_verified_by_their_public_keys() {
+    let rsa = EncodingKey::from_rsa_pem(RSA_PRIVATE).unwrap();
+    let ec = EncodingKey::from_ec_pem(EC_PRIVATE).unwrap();
+    for (verifier, algorithm, key) in [
+        (JwtVerifier::rs256(RSA_PUBLIC), Algorithm::RS256, rsa),
+        (JwtVerifier::es256(EC_PUBLIC), Algorithm::ES256, ec),
+    ] {
+        let app = verified_by(Profile::Standard, verifier.unwrap()).await;
+        let request = post(PATH).key("k");
+        let first = request.clone().bearer(&sign(&alice(600), algorithm, &key));
+        let refreshed = request.clone().bearer(&sign(&alice(1200), algorithm, &key));
+        // The public key is no secret: signing with it must not make a token genuine.
+        let public = match algorithm {
+            Algorithm::RS256 => RSA_PUBLIC,
+            _ => EC_PUBLIC,
+        };
+        let public = EncodingKey::from_secret(public);
+        let confused = request.bearer(&sign(&alice(600), Algorithm::HS256, &public));
+
+        let runs = runs_of(&app, [&first, &refreshed, &confused]).await;
+
+        assert_eq!(runs, [1, 1, 2], "{algorithm:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_key_that_is_none_is_an_error_and_not_a_panic() {
+    for pem in [&b""[..], b"not a key", EC_PUBLIC] {
+        assert!(JwtVerifier::rs256(pem).is_err());
+    }
+    assert!(JwtVerifier::es256(RSA_PUBLIC).is_err());
+}
+
+#[tokio::test]
+async fn a_forged_or_expired_token_never_reaches_the_record() {
+    let genuine = hs256(&alice(600));
+    let (unsigned, signature) = genuine.rsplit_once('.').unwrap();
+    let other_key = EncodingKey::from_secret(b"another secret of more than 32 bytes");
+    let forgeries = [
+        sign(&alice(600), Algorithm::HS256, &other_key),
+        sign(
+            &alice(600),
+            Algorithm::HS512,
+            &EncodingKey::from_secret(SECRET),
+        ),
+        format!("{unsigned}."),
+        unsigned.to_owned(),
+        format!("{unsigned}.{}", signature.to_uppercase()),
+        hs256(&alice(-600)),
+        hs256(&json!({"iss": "https://login", "sub": "alice"})),
+    ];
+    let app = verified_by(Profile::Standard, JwtVerifier::hs256(SECRET)).await;
+    let request = post(PATH).key("k");
+    let own = request.clone().bearer(&genuine);
+    assert_eq!(app.send(&own).await.run(), 1);
+
+    for (run, forgery) in (2..).zip(&forgeries) {
+        let forged = request.clone().bearer(forgery);
+
+        // To us it is a stranger of its own; what it may do is for the service behind to say.
+        assert_eq!(runs_of(&app, [&forged, &own]).await, [run, 1]);
+    }
+}
+
+#[tokio::test]
+async fn callers_are_told_apart_by_issuer_and_claim() {
+    let verifier = JwtVerifier::hs256(SECRET).claim("account");
+    let app = verified_by(Profile::Standard, verifier).await;
+    let exp = get_current_timestamp() + 600;
+    let by = |issuer: &str, account: &str, subject: &str| {
+        let claims = json!({"iss": issuer, "sub": subject, "account": account, "exp": exp});
+        post(PATH).key("k").bearer(&hs256(&claims))
+    };
+    let acme = by("one", "acme", "alice");
+    let colleague = by("one", "acme", "bob");
+    let globex = by("one", "globex", "alice");
+    let elsewhere = by("two", "acme", "alice");
+    let anonymous = post(PATH).key("k");
+
+    let runs = runs_of(&app, [&acme, &colleague, &globex, &elsewhere, &anonymous]).await;
+
+    assert_eq!(runs, [1, 1, 2, 3, 4]);
+}
+
+#[tokio::test]
+async fn only_the_configured_issuer_and_audience_are_verified() {
+    let verifier = JwtVerifier::hs256(SECRET)
+        .issuer("https://login")
+        .audience("orders");
+    let app = verified_by(Profile::Standard, verifier).await;
+    let exp = get_current_timestamp() + 600;
+    let by = |issuer: &str, audience: &str, jti: u64| {
+        let claims =
+            json!({"iss": issuer, "aud": audience, "sub": "alice", "exp": exp, "jti": jti});
+        post(PATH).key("k").bearer(&hs256(&claims))
+    };
+    let own = by("https://login", "orders", 1);
+    let refreshed = by("https://login", "orders", 2);
+    let other_issuer = by("https://evil", "orders", 3);
+    let other_audience = by("https://login", "refunds", 4);
+
+    let runs = runs_of(&app, [&own, &refreshed, &other_issuer, &other_audience]).await;
+
+    assert_eq!(runs, [1, 1, 2, 3]);
+}
+
+#[tokio::test]
+async fn two_authorization_lines_are_refused_here_too() {
+    let app = verified_by(Profile::Standard, JwtVerifier::hs256(SECRET)).await;
+    let request = post(PATH)
+        .key("k")
+        .bearer(&hs256(&alice(600)))
+        .bearer("another");
+
+    let answer = app.send(&request).await;
+
+    assert_eq!((answer.status, app.runs()), (400, 0));
+}
+
+/// Its digest would be another address with every retry, and every retry would run.
+#[tokio::test]
+async fn a_credential_that_differs_with_every_request_is_refused_here_too() {
+    let app = verified_by(Profile::Standard, JwtVerifier::hs256(SECRET)).await;
+
+    for nonce in 0..2 {
+        let credential = format!("Digest username=\"alice\", nonce=\"{nonce}\"");
+        let request = post(PATH).key("k").header("authorization", credential);
+        let answer = app.send(&request).await;
+
+        assert_eq!((answer.status, app.runs()), (400, 0));
+    }
+}
+
+#[tokio::test]
+async fn nobody_is_warned_where_tokens_are_verified() {
+    let engine = Engine::open(MemoryStore::new()).await.unwrap();
+    let verifier = JwtVerifier::hs256(SECRET);
+    let layer = IdempotencyLayer::new(engine);
+
+    let verified = layer.clone().scope([ScopePart::Jwt(verifier.clone())]);
+    let with_route = layer.scope([ScopePart::Route, ScopePart::Jwt(verifier)]);
+
+    assert!(verified.warnings().is_empty());
+    assert!(with_route.warnings().is_empty());
+}
