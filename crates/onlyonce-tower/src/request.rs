@@ -113,8 +113,8 @@ fn keep_for(headers: &HeaderMap, policy: &Policy) -> Result<Option<Duration>, Re
 
 /// What a covered request with its body turns out to be.
 pub(crate) enum Body {
-    /// A call.
-    Call(Call),
+    /// A call; shared, because it goes through many futures.
+    Call(Arc<Call>),
     /// No key after all, and none needed.
     Pass,
     /// No.
@@ -138,7 +138,7 @@ pub(crate) fn body(
     };
     match (key, covered.need) {
         (Some(key), _) => match call(parts, covered, &key, body, settings) {
-            Ok(call) => Body::Call(call),
+            Ok(call) => Body::Call(Arc::new(call)),
             Err(refusal) => Body::Refuse(refusal),
         },
         (None, KeyNeed::Optional) => Body::Pass,

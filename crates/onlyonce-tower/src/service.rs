@@ -1,7 +1,7 @@
 //! The service: what is not covered passes; what is becomes a call of the engine, with the inner
 //! service as its handler.
 
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
@@ -76,6 +76,7 @@ where
                     classify: self.classify.clone(),
                     policy: Arc::clone(&self.settings.policy),
                     parts,
+                    whole: Whole::default(),
                 });
                 let settings = self.settings.clone();
                 ResponseFuture::keyed(Box::pin(keyed(settings, covered, handling, body)))
@@ -112,8 +113,8 @@ where
 {
     let policy = &settings.policy;
     let is_grpc = grpc::is_grpc(&handling.parts.headers);
-    let whole = match gather(pin!(body), policy.limits.request_bytes_max).await {
-        Gathered::Whole(whole) => whole,
+    match gather(pin!(body), policy.limits.request_bytes_max).await {
+        Gathered::Whole(whole) => handling.whole = whole,
         Gathered::Over(_) => {
             let bound = format!("at most {} bytes", policy.limits.request_bytes_max);
             let refusal = Refusal::new(Reason::RequestTooLarge).because(bound);
@@ -123,13 +124,13 @@ where
             let refusal = Refusal::new(Reason::RequestUnreadable);
             return Ok(refuse(policy, is_grpc, &refusal));
         }
-    };
-    let call = match request::body(&handling.parts, &covered, &whole.data, &settings) {
+    }
+    let call = match request::body(&handling.parts, &covered, &handling.whole.data, &settings) {
         request::Body::Call(call) => call,
         request::Body::Refuse(refusal) => return Ok(refuse(policy, is_grpc, &refusal)),
         request::Body::Pass => {
-            let request = Request::from_parts(handling.parts, RequestBody::buffered(whole));
-            let response = handling.inner.call(request).await?;
+            let (mut inner, request) = handling.into_request();
+            let response = Box::pin(inner.call(request)).await?;
             return Ok(response.map(ResponseBody::streamed));
         }
     };
@@ -138,7 +139,7 @@ where
     let own = Arc::new(Mutex::new(None::<Own<R, S::Error>>));
     let said = Arc::clone(&own);
     let work = move |execution: Execution| async move {
-        let (outcome, own) = handling.run(whole, &execution).await;
+        let (outcome, own) = handling.run(&execution).await;
         *said.lock().unwrap_or_else(PoisonError::into_inner) = Some(own);
         outcome
     };
@@ -158,52 +159,59 @@ struct Handling<S, C> {
     classify: C,
     policy: Arc<Policy>,
     parts: http::request::Parts,
+    whole: Whole,
 }
 
 impl<S, C> Handling<S, C> {
+    fn into_request<B>(self) -> (S, Request<RequestBody<B>>) {
+        let body = RequestBody::buffered(self.whole);
+        (self.inner, Request::from_parts(self.parts, body))
+    }
+
     /// Calls the inner service and reads all of its body; gives what to store and what to send.
-    async fn run<B, R>(self, whole: Whole, execution: &Execution) -> (Outcome, Own<R, S::Error>)
+    async fn run<B, R>(self: Box<Self>, execution: &Execution) -> (Outcome, Own<R, S::Error>)
     where
         S: Service<Request<RequestBody<B>>, Response = Response<R>>,
         C: ClassifyError<S::Error>,
         R: Body<Data = Bytes>,
     {
-        let Self {
-            mut inner,
-            classify,
-            policy,
-            parts,
-        } = self;
-        let mut request = Request::from_parts(parts, RequestBody::buffered(whole));
-        request.extensions_mut().insert(execution.clone());
-        match inner.call(request).await {
-            Ok(response) => read(response, &policy, execution).await,
+        let (policy, classify) = (Arc::clone(&self.policy), self.classify.clone());
+        let (mut parts, body) = match (*self).call(execution).await {
+            Ok(response) => response.into_parts(),
             Err(error) => {
                 let outcome = match classify.classify(&error) {
                     Release::NotRun => Outcome::NotRun,
                     Release::Unknown => Outcome::Unknown,
                 };
-                (outcome, Own::Error(error))
+                return (outcome, Own::Error(error));
             }
+        };
+        if opts_out(&mut parts.headers, &policy) {
+            execution.do_not_store();
         }
+        let mut body = Box::pin(body);
+        let gathered = gather(body.as_mut(), policy.limits.response_bytes_max).await;
+        outcome(parts, body, gathered, &policy, execution)
+    }
+
+    fn call<B>(self, execution: &Execution) -> S::Future
+    where
+        S: Service<Request<RequestBody<B>>>,
+    {
+        let (mut inner, mut request) = self.into_request();
+        request.extensions_mut().insert(execution.clone());
+        inner.call(request)
     }
 }
 
-/// Reads a response to its end; gives what to store and what to send.
-async fn read<R, E>(
-    response: Response<R>,
+/// What to store of a response that was read, and what to send.
+fn outcome<R: Body, E>(
+    parts: http::response::Parts,
+    body: Pin<Box<R>>,
+    gathered: Gathered<R::Error>,
     policy: &Policy,
     execution: &Execution,
-) -> (Outcome, Own<R, E>)
-where
-    R: Body<Data = Bytes>,
-{
-    let (mut parts, body) = response.into_parts();
-    if opts_out(&mut parts.headers, policy) {
-        execution.do_not_store();
-    }
-    let mut body = Box::pin(body);
-    let gathered = gather(body.as_mut(), policy.limits.response_bytes_max).await;
+) -> (Outcome, Own<R, E>) {
     let trailers = match &gathered {
         Gathered::Whole(whole) => whole.trailers.as_ref(),
         Gathered::Over(_) | Gathered::Broken(..) => None,
@@ -212,22 +220,10 @@ where
     if !policy.stored.stores(status) {
         execution.do_not_store();
     }
-    match gathered {
+    let (outcome, own) = match gathered {
         Gathered::Whole(whole) => {
-            let response = core::Response {
-                headers: headers::storable(&parts.headers, &policy.http),
-                trailers: whole.trailers.clone(),
-                ..core::Response::new(parts.status, whole.data.clone())
-            };
-            let head_bytes = headers::bytes(&response.headers)
-                + response.trailers.as_ref().map_or(0, headers::bytes);
-            let response = if head_bytes > policy.limits.header_bytes_max {
-                core::Response::too_large()
-            } else {
-                response
-            };
-            let own = Own::Response(parts, OwnBody::Whole(whole));
-            (response.into(), own)
+            let response = storable(&parts, &whole, policy);
+            (response.into(), OwnBody::Whole(whole))
         }
         Gathered::Over(start) => {
             let resumed = Resumed {
@@ -235,8 +231,8 @@ where
                 broken: None,
                 rest: body,
             };
-            let own = Own::Response(parts, OwnBody::Resumed(resumed));
-            (core::Response::too_large().into(), own)
+            let marker = core::Response::too_large();
+            (marker.into(), OwnBody::Resumed(resumed))
         }
         Gathered::Broken(start, error) => {
             let resumed = Resumed {
@@ -244,9 +240,25 @@ where
                 broken: Some(error),
                 rest: body,
             };
-            let own = Own::Response(parts, OwnBody::Resumed(resumed));
-            (Outcome::Unknown, own)
+            (Outcome::Unknown, OwnBody::Resumed(resumed))
         }
+    };
+    (outcome, Own::Response(parts, own))
+}
+
+/// The response as it is stored: filtered, or a marker where its head is over the bound.
+fn storable(parts: &http::response::Parts, whole: &Whole, policy: &Policy) -> core::Response {
+    let response = core::Response {
+        headers: headers::storable(&parts.headers, &policy.http),
+        trailers: whole.trailers.clone(),
+        ..core::Response::new(parts.status, whole.data.clone())
+    };
+    let bytes =
+        headers::bytes(&response.headers) + response.trailers.as_ref().map_or(0, headers::bytes);
+    if bytes > policy.limits.header_bytes_max {
+        core::Response::too_large()
+    } else {
+        response
     }
 }
 

@@ -10,7 +10,7 @@ use crate::event::{Event, Verb};
 use crate::record::Record;
 use crate::refusal::{Reason, Refusal};
 use crate::response::{Origin, Response};
-use crate::store::{Completed, Lease, Receipt, Release};
+use crate::store::{Completed, Lease, Receipt, Release, StoreError};
 
 use super::Engine;
 use super::begin::{in_progress, mismatch};
@@ -27,7 +27,7 @@ const RETRY_DELAY_MAX: Duration = Duration::from_secs(1);
 /// its outcome is unknown.
 pub struct Held {
     pub(super) engine: Engine,
-    pub(super) call: Call,
+    pub(super) call: Arc<Call>,
     pub(super) execution: Execution,
     /// Taken by `finish`; whoever drops the rest has not finished.
     pub(super) flight: Option<FlightGuard>,
@@ -110,7 +110,7 @@ impl Engine {
             .await
     }
 
-    /// Completes until the store has taken the result or says whose it has instead.
+    /// Stores the result; what goes wrong on the way is boxed, for it is rare and large.
     async fn complete(
         &self,
         call: &Call,
@@ -119,14 +119,30 @@ impl Engine {
         response: Arc<Response>,
         keep_for: Duration,
     ) -> Answer {
+        let completed = self.inner.store.complete(lease, &response, keep_for).await;
+        if let Ok(Completed::Stored(receipt)) = completed {
+            return self.stored(call, response, receipt);
+        }
+        Box::pin(self.complete_at_last(call, flight, lease, response, keep_for, completed)).await
+    }
+
+    /// Completes until the store has taken the result or says whose it has instead.
+    async fn complete_at_last(
+        &self,
+        call: &Call,
+        flight: &Arc<Flight>,
+        lease: &Lease,
+        response: Arc<Response>,
+        keep_for: Duration,
+        mut completed: Result<Completed, StoreError>,
+    ) -> Answer {
         let mut retry = Retry::for_at_most(lease.lease_for.saturating_add(keep_for));
         let mut background = None;
         loop {
-            match self.inner.store.complete(lease, &response, keep_for).await {
+            match completed {
                 Ok(Completed::Stored(receipt)) => return self.stored(call, response, receipt),
                 Ok(Completed::Found(record)) => {
-                    let found = self.found(call, lease, response, keep_for, record);
-                    return Box::pin(found).await;
+                    return self.found(call, lease, response, keep_for, record).await;
                 }
                 Ok(Completed::Absent) => {
                     // Forgotten or expired while it ran. The caller's answer is all there is.
@@ -148,6 +164,7 @@ impl Engine {
                 self.emit(call, &Event::Abandoned);
                 return Answer::Refused(not_stored(call));
             }
+            completed = self.inner.store.complete(lease, &response, keep_for).await;
         }
     }
 

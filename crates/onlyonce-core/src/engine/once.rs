@@ -29,11 +29,12 @@ impl Engine {
     /// Runs `work` once for this call's key, and answers every duplicate with its result.
     ///
     /// Work that waits does so in a task of its own: dropping the returned future does not stop it.
-    pub async fn once<W, F>(&self, call: Call, work: W) -> Answer
+    pub async fn once<W, F>(&self, call: impl Into<Arc<Call>>, work: W) -> Answer
     where
         W: FnOnce(Execution) -> F + Send + 'static,
         F: Future<Output = Outcome> + Send + 'static,
     {
+        let call = call.into();
         loop {
             match self.inner.flights.join(&call, self.clone()) {
                 Joined::Lead(guard) => {
@@ -62,7 +63,8 @@ impl Engine {
     }
 
     /// Claims the slot for a caller who runs the work by hand.
-    pub async fn begin(&self, call: Call) -> Verdict {
+    pub async fn begin(&self, call: impl Into<Arc<Call>>) -> Verdict {
+        let call = call.into();
         loop {
             match self.inner.flights.join(&call, self.clone()) {
                 Joined::Lead(flight) => return self.begin_leading(flight, call).await,
@@ -77,7 +79,7 @@ impl Engine {
         }
     }
 
-    async fn begin_leading(&self, flight: FlightGuard, call: Call) -> Verdict {
+    async fn begin_leading(&self, flight: FlightGuard, call: Arc<Call>) -> Verdict {
         let answer = match self.claim(&call, &flight).await {
             Claiming::Granted(lease, heard) => {
                 let execution = self.take_off(&call, &flight, lease, heard);
@@ -107,14 +109,14 @@ impl Engine {
         &self,
         cx: &mut Context<'_>,
         guard: FlightGuard,
-        call: &Call,
+        call: &Arc<Call>,
         work: W,
     ) -> Poll<Answer>
     where
         W: FnOnce(Execution) -> F + Send + 'static,
         F: Future<Output = Outcome> + Send + 'static,
     {
-        let mut claiming = self.launch(guard, call.clone());
+        let mut claiming = self.launch(guard, Arc::clone(call));
         let Poll::Ready(departure) = claiming.as_mut().poll(cx) else {
             let (engine, work) = (self.clone(), boxed(work));
             let flying = async move { engine.fly(claiming.await, work).await };
@@ -138,7 +140,7 @@ impl Engine {
         answer
     }
 
-    fn launch(&self, flight: FlightGuard, call: Call) -> BoxFuture<'static, Departure> {
+    fn launch(&self, flight: FlightGuard, call: Arc<Call>) -> BoxFuture<'static, Departure> {
         let engine = self.clone();
         let claiming = async move {
             let claiming = engine.claim(&call, &flight).await;
@@ -322,7 +324,7 @@ where
 /// A flight whose claim has been answered.
 struct Departure {
     flight: FlightGuard,
-    call: Call,
+    call: Arc<Call>,
     claiming: Claiming,
 }
 
