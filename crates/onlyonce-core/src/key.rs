@@ -86,8 +86,8 @@ pub enum KeyError {
         "the key starts with a quote but is not a quoted string (RFC 9651): close the quote and escape inner quotes"
     )]
     BadQuoting,
-    /// Bytes that are not text.
-    #[error("the key is not valid UTF-8")]
+    /// Not text.
+    #[error("the key is not text: send a string in UTF-8")]
     NotText,
     /// Not a UUID of version 4.
     #[error("the key must be a UUID of version 4, such as 550e8400-e29b-41d4-a716-446655440000")]

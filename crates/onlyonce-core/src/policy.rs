@@ -380,7 +380,7 @@ pub enum Envelope {
 /// A part of the address of a record, by name; how it is read from a request is the layer's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScopeName {
-    /// The route: its pattern where there is one, else the path.
+    /// The route: the path as the client sent it.
     Route,
     /// Who asks: the verified identity, else what the credential says.
     Caller,

@@ -349,7 +349,7 @@ fn stripe() -> Policy {
             ..base.key
         },
         duplicate: Duplicate::Refuse,
-        stored: StoredRule::all().except(&[400, 401, 409, 429]),
+        stored: StoredRule::all().except(&[400, 401, 407, 408, 409, 425, 429]),
         http: HttpRules {
             methods: optional(&[Method::POST]),
             replay_marks: vec![Mark::Flag(IDEMPOTENT_REPLAYED)],

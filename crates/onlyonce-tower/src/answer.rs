@@ -50,7 +50,14 @@ impl Answering<'_> {
             None => None,
         };
         Ok(match (answer, own) {
-            (Answer::Ran { response, receipt }, own) => self.ran(&response, receipt, own),
+            (
+                Answer::Ran {
+                    response,
+                    receipt,
+                    as_returned,
+                },
+                own,
+            ) => self.ran(&response, receipt, own.filter(|_| as_returned)),
             (Answer::Replayed(replay), _) => self.replayed(replay).map(ResponseBody::whole),
             // It broke off while it was read: what there is of it is the best answer.
             (Answer::Refused(_), Some((parts, OwnBody::Resumed(resumed))))
@@ -79,14 +86,14 @@ impl Answering<'_> {
             expires_at: receipt.map(|receipt| receipt.expires_at),
         };
         let mut response = match own {
-            Some((parts, OwnBody::Whole(whole))) if is_of(stored, parts.status, &whole) => {
+            Some((parts, OwnBody::Whole(whole))) => {
                 Response::from_parts(parts, ResponseBody::whole(whole))
             }
             Some((parts, OwnBody::Resumed(resumed))) => {
                 Response::from_parts(parts, ResponseBody::resumed(resumed))
             }
             // Completed by the handler itself, or it panicked: what is stored is the answer.
-            Some(_) | None => self.restored(stored).map(ResponseBody::whole),
+            None => self.restored(stored).map(ResponseBody::whole),
         };
         mark(response.headers_mut(), &self.policy.http.first_marks, &told);
         response
@@ -107,7 +114,12 @@ impl Answering<'_> {
         {
             *response.status_mut() = StatusCode::OK;
         }
-        if let Some(marks) = &rules.body_marks {
+        // What was shared but not stored was not "already processed".
+        if let Some(marks) = rules
+            .body_marks
+            .as_ref()
+            .filter(|_| replay.expires_at.is_some())
+        {
             let body = response.body().data.clone();
             response.body_mut().data = mark_body(response.headers_mut(), &body, marks, &told);
         }
@@ -141,9 +153,4 @@ impl Answering<'_> {
         };
         self.refused(&Refusal::new(reason))
     }
-}
-
-/// Whether what is stored is this very response: then the caller gets it with all its headers.
-fn is_of(stored: &core::Response, status: StatusCode, whole: &Whole) -> bool {
-    stored.status == status && stored.body == whole.data && stored.trailers == whole.trailers
 }

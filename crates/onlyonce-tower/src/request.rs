@@ -186,14 +186,10 @@ fn call(
 ) -> Result<Call, Refusal> {
     let Settings { engine, policy, .. } = settings;
     let uri = origin::uri(&parts.uri, &parts.extensions);
-    let route = settings
-        .route
-        .as_ref()
-        .map(|route| Arc::clone(&route.pattern));
     let scoped = settings.scope.read(
         &Subject {
             parts,
-            route: route.as_deref().unwrap_or(uri.path()),
+            path: uri.path(),
             params: &covered.params,
             body,
         },
@@ -208,7 +204,10 @@ fn call(
         credential: scoped.credential.as_ref().map(<[u8; 32]>::as_slice),
     });
     let who = Who {
-        operation: route
+        operation: settings
+            .route
+            .as_ref()
+            .map(|route| Arc::clone(&route.pattern))
             .or_else(|| origin::pattern(&parts.extensions))
             .unwrap_or_else(|| uri.path().into()),
         actor: scoped.actor,

@@ -23,7 +23,7 @@ pub use self::jwt::{JwtError, JwtVerifier};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum ScopePart {
-    /// The route: its pattern where one is configured, else the path.
+    /// The route: the path as the client sent it.
     Route,
     /// Who asks: a [`Principal`], else what the `Authorization` header says.
     Caller,
@@ -80,7 +80,7 @@ pub(crate) struct Scoped {
 /// What a scope is read from.
 pub(crate) struct Subject<'a> {
     pub(crate) parts: &'a request::Parts,
-    pub(crate) route: &'a str,
+    pub(crate) path: &'a str,
     pub(crate) params: &'a [(String, String)],
     pub(crate) body: &'a [u8],
 }
@@ -165,18 +165,26 @@ impl ScopePart {
         read: &mut Scoped,
     ) -> Result<(), Refusal> {
         match self {
-            Self::Route => read.part("route", Some(subject.route)),
+            Self::Route => read.part("route", Some(subject.path)),
             Self::Caller => caller::read(subject.parts, engine, read)?,
             Self::Path(name) => {
                 let found = subject.params.iter().find(|(param, _)| param == name);
                 read.part(name, found.map(|(_, value)| value));
             }
-            Self::Header { name, .. } => {
+            Self::Header { name, trusted } => {
                 let value = only_line(&subject.parts.headers, name)?;
                 read.part(name.as_str(), value);
+                // Whom nothing in front has named, the credential still tells apart.
+                if *trusted && value.is_none() {
+                    caller::read(subject.parts, engine, read)?;
+                }
             }
             Self::Cookie(name) => {
-                read.part(name, cookie(&subject.parts.headers, name));
+                let value = cookie(&subject.parts.headers, name)?;
+                read.part(name, value);
+                if value.is_none() {
+                    caller::read(subject.parts, engine, read)?;
+                }
             }
             Self::Body(member) => {
                 // The raw text: `"1"` and `1` are two sessions.
@@ -184,7 +192,7 @@ impl ScopePart {
                 read.part(member, found.last().map(|value| value.get()));
             }
             #[cfg(feature = "jwt")]
-            Self::Jwt(verifier) => verifier.read(subject.parts, read),
+            Self::Jwt(verifier) => verifier.read(subject.parts, read)?,
         }
         Ok(())
     }
@@ -217,12 +225,18 @@ fn host(parts: &request::Parts) -> Option<Cow<'_, [u8]>> {
     })
 }
 
-fn cookie<'a>(headers: &'a HeaderMap, wanted: &str) -> Option<&'a str> {
-    headers
+fn cookie<'a>(headers: &'a HeaderMap, wanted: &str) -> Result<Option<&'a str>, Refusal> {
+    let mut found = headers
         .get_all(COOKIE)
         .iter()
         .filter_map(|line| line.to_str().ok())
         .flat_map(|line| line.split(';'))
         .filter_map(|pair| pair.trim().split_once('='))
-        .find_map(|(name, value)| (name == wanted).then_some(value))
+        .filter_map(|(name, value)| (name == wanted).then_some(value));
+    let first = found.next();
+    if found.next().is_some() {
+        let why = format!("the cookie {wanted} was sent more than once");
+        return Err(Refusal::new(Reason::Unscoped).because(why));
+    }
+    Ok(first)
 }

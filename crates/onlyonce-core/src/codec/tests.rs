@@ -235,6 +235,17 @@ fn a_head_longer_than_the_record_is_refused() {
 }
 
 #[test]
+fn a_head_with_more_behind_it_is_refused() {
+    let bytes = encode(&sample());
+    let (head, body) = split(&bytes).unwrap();
+    let longer = [&head[..], &[0]].concat();
+
+    let read = decode(&framed(&longer, &body), LEFT);
+
+    assert!(matches!(read, Err(CodecError::Damaged { .. })), "{read:?}");
+}
+
+#[test]
 fn a_body_is_not_copied() {
     let bytes = encode(&sample());
 

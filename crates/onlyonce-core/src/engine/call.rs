@@ -141,6 +141,9 @@ pub enum Answer {
         response: Arc<Response>,
         /// Until when that is stored; nothing if it is not.
         receipt: Option<Receipt>,
+        /// Whether it is what the handler returned. A handler that completed the record itself
+        /// is answered from the record, whatever it returned.
+        as_returned: bool,
     },
     /// The handler ran for another call with the same key.
     Replayed(Replay),

@@ -10,7 +10,7 @@ use crate::event::{Event, Verb};
 use crate::record::Record;
 use crate::refusal::{Reason, Refusal};
 use crate::response::{Origin, Response};
-use crate::store::{Completed, Lease, Receipt, Release, StoreError};
+use crate::store::{Completed, Lease, Receipt, Release, Released, StoreError};
 
 use super::Engine;
 use super::begin::{in_progress, mismatch};
@@ -95,11 +95,18 @@ impl Engine {
         }
         if wishes.do_not_store || !is_stored(call, &response) {
             let status = response.status.as_u16();
-            self.release(call, lease, Release::NotRun).await;
+            // The handler may have completed the record itself before it failed.
+            if let Some(record) = self.release(call, lease.clone(), Release::NotRun).await
+                && record.token == lease.token
+                && let Some(replay) = Replay::of(&record)
+            {
+                return self.found_finished(call, &lease, response, &record, replay);
+            }
             self.emit(call, &Event::NotKept { status });
             return Answer::Ran {
                 response,
                 receipt: None,
+                as_returned: true,
             };
         }
         if response.origin == Origin::TooLarge {
@@ -150,6 +157,7 @@ impl Engine {
                     return Answer::Ran {
                         response,
                         receipt: None,
+                        as_returned: true,
                     };
                 }
                 Err(error) => self.store_failed(call, Verb::Complete, &error),
@@ -168,7 +176,7 @@ impl Engine {
         }
     }
 
-    fn stored(&self, call: &Call, response: Arc<Response>, receipt: Receipt) -> Answer {
+    fn emit_stored(&self, call: &Call, response: &Response, receipt: &Receipt) {
         self.emit(
             call,
             &Event::Stored {
@@ -178,9 +186,14 @@ impl Engine {
                 expires_at: receipt.expires_at,
             },
         );
+    }
+
+    fn stored(&self, call: &Call, response: Arc<Response>, receipt: Receipt) -> Answer {
+        self.emit_stored(call, &response, &receipt);
         Answer::Ran {
             response,
             receipt: Some(receipt),
+            as_returned: true,
         }
     }
 
@@ -233,24 +246,31 @@ impl Engine {
             return Answer::Replayed(replay);
         }
         // Our own: the reply was lost, or the handler completed it in its own transaction.
-        let response = if *replay.response == *response {
-            response
-        } else {
-            replay.response
-        };
+        let as_returned = *replay.response == *response;
         let receipt = Receipt {
             created_at: record.created_at,
             completed_at: record.completed_at.unwrap_or(record.created_at),
             expires_at: record.expires_at,
         };
-        self.stored(call, response, receipt)
+        self.emit_stored(call, &replay.response, &receipt);
+        Answer::Ran {
+            response: replay.response,
+            receipt: Some(receipt),
+            as_returned,
+        }
     }
 
     /// Gives the claim back; goes on trying in the background if the store fails.
-    pub(super) async fn release(&self, call: &Call, lease: Lease, why: Release) {
-        if let Err(error) = self.inner.store.release(&lease, why).await {
-            self.store_failed(call, Verb::Release, &error);
-            self.release_in_background(call, lease, why);
+    /// Says what is there instead, if the claim was not ours to give back any more.
+    pub(super) async fn release(&self, call: &Call, lease: Lease, why: Release) -> Option<Record> {
+        match self.inner.store.release(&lease, why).await {
+            Ok(Released::Ended) => None,
+            Ok(Released::Found(record)) => Some(record),
+            Err(error) => {
+                self.store_failed(call, Verb::Release, &error);
+                self.release_in_background(call, lease, why);
+                None
+            }
         }
     }
 
@@ -307,6 +327,7 @@ fn unprotected(outcome: Outcome) -> Answer {
         Outcome::Finished(response) => Answer::Ran {
             response,
             receipt: None,
+            as_returned: true,
         },
         Outcome::NotRun => Answer::Refused(Refusal::new(Reason::NotRun).retry_after(RETRY_NOW)),
         Outcome::Unknown => Answer::Refused(Refusal::new(Reason::OutcomeUnknown)),

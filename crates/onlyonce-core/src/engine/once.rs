@@ -348,7 +348,9 @@ fn share(phase: &Phase, flight: &Flight, call: &Call, position: usize) -> Option
         Phase::Waiting => (call.policy.waiters_max.saturating_sub(1), true),
         Phase::Running => (call.policy.local_waiters_max, true),
         Phase::Stalled => return Some(Answer::Refused(stalled(call))),
-        Phase::Ended(Answer::Ran { response, receipt }) => {
+        Phase::Ended(Answer::Ran {
+            response, receipt, ..
+        }) => {
             let replay = Replay::shared(response, receipt.as_ref(), &flight.meta);
             return Some(Answer::Replayed(replay));
         }
@@ -371,7 +373,9 @@ fn verdict(answer: Answer) -> Verdict {
     match answer {
         Answer::Replayed(replay) => Verdict::Replay(replay),
         Answer::Refused(refusal) => Verdict::Refuse(refusal),
-        Answer::Ran { response, receipt } => Verdict::Replay(Replay {
+        Answer::Ran {
+            response, receipt, ..
+        } => Verdict::Replay(Replay {
             original_at: receipt.map(|receipt| receipt.created_at),
             expires_at: receipt.map(|receipt| receipt.expires_at),
             response,

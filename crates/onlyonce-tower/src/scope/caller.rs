@@ -33,22 +33,10 @@ pub(super) fn read(
         read.part("principal", Some(name.as_bytes()));
         return Ok(());
     }
-    let mut lines = parts.headers.get_all(AUTHORIZATION).iter();
-    let Some(credential) = lines.next() else {
+    let Some(credential) = credential(parts)? else {
         read.part("caller", None::<&[u8]>);
         return Ok(());
     };
-    if lines.next().is_some() {
-        return Err(Refusal::new(Reason::Unscoped).because("Authorization was sent more than once"));
-    }
-    let scheme = scheme(credential);
-    if PER_REQUEST_SCHEMES
-        .iter()
-        .any(|it| scheme.eq_ignore_ascii_case(it))
-    {
-        let why = format!("credentials of the scheme {scheme} differ with every request");
-        return Err(Refusal::new(Reason::Unscoped).because(why));
-    }
     match claims(credential) {
         Some(Claims {
             iss,
@@ -62,6 +50,26 @@ pub(super) fn read(
         _ => opaque(credential, read),
     }
     Ok(())
+}
+
+/// The credential, if there is one: sent once, and the same with every retry.
+pub(super) fn credential(parts: &request::Parts) -> Result<Option<&HeaderValue>, Refusal> {
+    let mut lines = parts.headers.get_all(AUTHORIZATION).iter();
+    let Some(credential) = lines.next() else {
+        return Ok(None);
+    };
+    if lines.next().is_some() {
+        return Err(Refusal::new(Reason::Unscoped).because("Authorization was sent more than once"));
+    }
+    let scheme = scheme(credential);
+    if PER_REQUEST_SCHEMES
+        .iter()
+        .any(|it| scheme.eq_ignore_ascii_case(it))
+    {
+        let why = format!("credentials of the scheme {scheme} differ with every request");
+        return Err(Refusal::new(Reason::Unscoped).because(why));
+    }
+    Ok(Some(credential))
 }
 
 /// An opaque credential is its own address: of a scope, only a keyed digest is ever kept.

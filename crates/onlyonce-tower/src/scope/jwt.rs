@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use http::header::AUTHORIZATION;
 use http::request;
 use jsonwebtoken::{Algorithm, DecodingKey, Validation};
+use onlyonce_core::Refusal;
 use serde_json::Value;
 use thiserror::Error;
 
@@ -87,9 +87,10 @@ impl JwtVerifier {
     }
 
     /// No credential is anonymous; one that does not verify is only ever itself.
-    pub(super) fn read(&self, parts: &request::Parts, read: &mut Scoped) {
-        let Some(credential) = parts.headers.get(AUTHORIZATION) else {
-            return read.part("caller", None::<&[u8]>);
+    pub(super) fn read(&self, parts: &request::Parts, read: &mut Scoped) -> Result<(), Refusal> {
+        let Some(credential) = caller::credential(parts)? else {
+            read.part("caller", None::<&[u8]>);
+            return Ok(());
         };
         match caller::bearer(credential).and_then(|token| self.verify(token)) {
             Some((issuer, claim)) => {
@@ -99,6 +100,7 @@ impl JwtVerifier {
             }
             None => caller::opaque(credential, read),
         }
+        Ok(())
     }
 
     fn verify(&self, token: &str) -> Option<(Option<String>, String)> {

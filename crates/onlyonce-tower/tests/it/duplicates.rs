@@ -211,7 +211,9 @@ impl Server {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_closed_http1_connection_does_not_cancel_the_handler() {
     let server = serve().await;
-    let mut connection = tokio::net::TcpStream::connect(server.address).await.unwrap();
+    let mut connection = tokio::net::TcpStream::connect(server.address)
+        .await
+        .unwrap();
     let head = format!(
         "POST /charges HTTP/1.1\r\nhost: {}\r\nidempotency-key: the-one-key\r\ncontent-length: 9\r\n\r\nsame body",
         server.address

@@ -9,9 +9,7 @@ use http::header::ETAG;
 use http::{HeaderValue, Response, StatusCode};
 use onlyonce_core::{self as core, Execution, MemoryStore, Profile, Store, StoreErrorKind};
 
-use crate::support::{
-    App, Broken, Builder, Faulty, PATH, ask, execution, numbered, post, uuid,
-};
+use crate::support::{App, Broken, Builder, Faulty, PATH, ask, execution, numbered, post, uuid};
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
 
@@ -219,7 +217,9 @@ async fn committing(profile: Profile, stored: core::Response, said: fn() -> Resp
 async fn a_handler_that_completes_in_its_own_transaction_answers_with_what_it_stored() {
     for profile in Profile::ALL {
         let mut stored = core::Response::new(StatusCode::CREATED, "stored");
-        stored.headers.insert(ETAG, HeaderValue::from_static("\"s\""));
+        stored
+            .headers
+            .insert(ETAG, HeaderValue::from_static("\"s\""));
         let app = committing(profile, stored, || numbered(200, 1)).await;
         let request = post(PATH).key(uuid(1));
 
@@ -241,7 +241,9 @@ async fn a_handler_that_completes_in_its_own_transaction_answers_with_what_it_st
 async fn headers_too_are_those_of_the_stored_answer() {
     for profile in Profile::ALL {
         let mut stored = core::Response::new(StatusCode::OK, "same");
-        stored.headers.insert(ETAG, HeaderValue::from_static("\"stored\""));
+        stored
+            .headers
+            .insert(ETAG, HeaderValue::from_static("\"stored\""));
         let app = committing(profile, stored, || {
             let mut said = Response::new(Body::from("same"));
             let other = HeaderValue::from_static("\"said\"");
@@ -256,6 +258,24 @@ async fn headers_too_are_those_of_the_stored_answer() {
 
         assert_eq!(replay.header("etag"), Some("\"stored\""), "{profile}");
         assert_eq!(first.header("etag"), Some("\"stored\""), "{profile}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_too_large_to_store_does_not_stand_in_for_the_stored_one() {
+    for profile in Profile::ALL {
+        let stored = core::Response::new(StatusCode::OK, "stored");
+        let app = committing(profile, stored, || {
+            Response::new(vec![b'x'; 2 << 20].into())
+        })
+        .await;
+        let request = post(PATH).key(uuid(1));
+
+        let first = app.send(&request).await;
+        let replay = app.send(&request).await;
+
+        assert_eq!((replay.status, replay.text()), (200, "stored"), "{profile}");
+        assert_eq!(first.body.len(), "stored".len(), "{profile}");
     }
 }
 

@@ -151,7 +151,11 @@ impl Contract {
         } = expected;
         assert_eq!(answer.status, status, "{profile}: {}", answer.text());
         let seconds = retry_after.map(|seconds| seconds.to_string());
-        assert_eq!(answer.header("retry-after"), seconds.as_deref(), "{profile}");
+        assert_eq!(
+            answer.header("retry-after"),
+            seconds.as_deref(),
+            "{profile}"
+        );
 
         let body = answer.json();
         let (media_type, message, expected) = match self.envelope {
@@ -175,7 +179,11 @@ impl Contract {
                 if let Some(seconds) = retry_after {
                     error["retryAfterMs"] = (seconds * 1000).into();
                 }
-                ("application/json", message, json!({"ok": false, "error": error}))
+                (
+                    "application/json",
+                    message,
+                    json!({"ok": false, "error": error}),
+                )
             }
             Envelope::SuccessError => {
                 let message = &body["error"]["message"];

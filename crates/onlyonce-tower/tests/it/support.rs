@@ -289,10 +289,9 @@ impl Builder {
             let run = counted.fetch_add(1, Ordering::SeqCst) + 1;
             handler(run, request.map(Body::new))
         });
-        let outside = ServiceBuilder::new()
-            .map_response(|response: Response<onlyonce_tower::ResponseBody<Body>>| {
-                response.map(Body::new)
-            });
+        let outside = ServiceBuilder::new().map_response(
+            |response: Response<onlyonce_tower::ResponseBody<Body>>| response.map(Body::new),
+        );
         let service = match self.classify {
             Some(classify) => {
                 let inner = layer.classify_errors(classify).layer(inner);

@@ -25,6 +25,44 @@ async fn a_store_grows_no_further_than_what_is_alive() {
     assert_eq!(sweep(&store).await, 0);
 }
 
+/// Claims sweep on their way: little is left to do for a sweeper, and there need not be one.
+#[tokio::test]
+async fn a_store_that_nobody_sweeps_grows_no_further_either() {
+    let (store, clock) = store();
+
+    for n in 0..CYCLES {
+        let claim = Claim {
+            keep_for: SECOND,
+            ..claim(n)
+        };
+        finish(&store, &claim, 10, SECOND).await;
+        clock.advance(Duration::from_millis(10));
+    }
+
+    clock.advance(2 * SECOND);
+    let left = sweep(&store).await;
+    assert!(left <= 1000, "{left} expired records were left");
+}
+
+/// The queue still holds the end that the claim asked for.
+#[tokio::test]
+async fn a_record_kept_longer_is_swept_at_its_later_end() {
+    let (store, clock) = store();
+    finish(&store, &claim(0), 10, MINUTE).await;
+    assert!(store.extend(&claim(0).slot, MINUTE).await.unwrap());
+    let lease = grant(&store, &claim(1)).await;
+    let renewed = store.renew(&lease, MINUTE).await;
+    assert!(matches!(renewed, Ok(Renewed::Kept)));
+
+    clock.advance(MINUTE + 2 * SECOND);
+    assert_eq!(sweep(&store).await, 0);
+    assert_eq!(records(&store).await, 2);
+    clock.advance(MINUTE);
+
+    assert_eq!(sweep(&store).await, 2);
+    assert_eq!(store.stats().await.unwrap(), Stats::default());
+}
+
 #[tokio::test]
 async fn a_store_grows_no_further_with_claims_given_back() {
     let (store, clock) = store();

@@ -14,10 +14,7 @@ const fn value(text: &'static str) -> HeaderValue {
 
 /// A response with everything that should come back, and everything that should not.
 fn ornate() -> Response<Body> {
-    let trailers = HeaderMap::from_iter([(
-        HeaderName::from_static("x-checksum"),
-        value("abc"),
-    )]);
+    let trailers = HeaderMap::from_iter([(HeaderName::from_static("x-checksum"), value("abc"))]);
     let body = Frames::default().data("all of it").trailers(trailers);
     let mut response = Response::new(body.body());
     *response.status_mut() = http::StatusCode::CREATED;
@@ -225,15 +222,11 @@ async fn a_request_that_means_something_else_is_refused() {
         // As floats these two are one number.
         (
             original.clone(),
-            original
-                .clone()
-                .json(r#"{"a":9007199254740992,"b":[1,2]}"#),
+            original.clone().json(r#"{"a":9007199254740992,"b":[1,2]}"#),
         ),
         (
             original.clone(),
-            original
-                .clone()
-                .json(r#"{"a":9007199254740993,"b":[2,1]}"#),
+            original.clone().json(r#"{"a":9007199254740993,"b":[2,1]}"#),
         ),
         (
             original.clone(),
@@ -289,7 +282,13 @@ async fn another_url_under_the_same_key_never_gets_the_first_response() {
         let app = App::under(profile).open().await;
         app.send(&post("/orders").key(uuid(1))).await;
 
-        for other in ["/refunds", "/orders/", "/orders/7", "/orders?x=1", "/Orders"] {
+        for other in [
+            "/refunds",
+            "/orders/",
+            "/orders/7",
+            "/orders?x=1",
+            "/Orders",
+        ] {
             let answer = app.send(&post(other).key(uuid(1))).await;
 
             let is_first = answer.status == 200 && answer.run() == 1;

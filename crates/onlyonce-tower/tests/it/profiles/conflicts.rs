@@ -90,8 +90,10 @@ async fn no_profile_replays_across_paths() {
     }
 }
 
+/// A pattern names the operation; the path addresses the record. Two intakes, orders or forms of
+/// one route are as far apart as two routes.
 #[tokio::test]
-async fn no_profile_replays_across_the_paths_of_one_route() {
+async fn the_paths_of_one_route_are_as_far_apart_as_two_routes() {
     for contract in &CONTRACTS {
         let app = App::under(contract.profile)
             .route("/orders/{order}")
@@ -101,11 +103,14 @@ async fn no_profile_replays_across_the_paths_of_one_route() {
 
         let other = app.send(&post("/orders/2").key(uuid(1))).await;
 
-        assert_ne!(other.status, 200, "{}", contract.profile);
-        if let OtherPayload::Refused(refused) = contract.mismatch {
-            contract.assert_refused(&other, refused);
+        match contract.mismatch {
+            OtherPayload::Refused(refused) if !contract.route_in_scope => {
+                contract.assert_refused(&other, refused);
+            }
+            OtherPayload::Refused(_) | OtherPayload::Replayed => {
+                assert_eq!((other.run(), app.runs()), (2, 2), "{}", contract.profile);
+            }
         }
-        assert_eq!(app.runs(), 1, "{}", contract.profile);
     }
 }
 

@@ -48,10 +48,7 @@ async fn the_same_key_runs_once_the_store_is_back() {
             continue;
         };
         let way = Faulty::to(&Arc::new(MemoryStore::new()));
-        let app = App::under(contract.profile)
-            .store(way.clone())
-            .open()
-            .await;
+        let app = App::under(contract.profile).store(way.clone()).open().await;
         let request = post(PATH).key(uuid(1));
         way.fail(Some(StoreErrorKind::Unavailable));
         contract.assert_refused(&app.send(&request).await, refused);

@@ -112,7 +112,11 @@ async fn a_duplicate_in_another_process_waits_or_is_told_at_once() {
         }
 
         assert_eq!(original.await.unwrap().run(), 1);
-        assert!(clock.now() < Duration::from_millis(10), "{}", contract.profile);
+        assert!(
+            clock.now() < Duration::from_millis(10),
+            "{}",
+            contract.profile
+        );
         assert_eq!(asked.send(&request).await.run(), 1);
         assert_eq!((holder.runs(), asked.runs()), (1, 0));
     }

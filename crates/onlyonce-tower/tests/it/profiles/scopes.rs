@@ -17,7 +17,9 @@ async fn no_profile_lets_two_callers_share_a_record() {
             request.clone(),
             request.clone().bearer("alice"),
             request.clone().bearer("bob"),
-            request.clone().header("authorization", "Basic Ym9iOmJvYg=="),
+            request
+                .clone()
+                .header("authorization", "Basic Ym9iOmJvYg=="),
             request.clone().principal("alice"),
             request.principal("bob"),
         ];
@@ -106,10 +108,7 @@ async fn a_configured_scope_replaces_the_profile_s() {
         name: HeaderName::from_static("x-tenant"),
         trusted: true,
     };
-    let app = App::under(Profile::Middleware)
-        .scope([tenant])
-        .open()
-        .await;
+    let app = App::under(Profile::Middleware).scope([tenant]).open().await;
     let request = post(PATH).key(uuid(1));
 
     let first = app.send(&request.clone().header("x-tenant", "acme")).await;

@@ -2,9 +2,7 @@
 
 use onlyonce_core::Profile;
 
-use super::{
-    Charset, Contract, Envelope, Mark, OtherPayload, Refused, ReplayStatus, StoreDown,
-};
+use super::{Charset, Contract, Envelope, Mark, OtherPayload, Refused, ReplayStatus, StoreDown};
 
 const IDEMPOTENT_REPLAYED: Mark = Mark::Flag("idempotent-replayed");
 

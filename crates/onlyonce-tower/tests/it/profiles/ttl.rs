@@ -97,3 +97,23 @@ async fn the_time_the_first_request_asked_for_is_the_one_that_counts() {
         assert_eq!(app.send(&asking(3600)).await.run(), 2);
     }
 }
+
+#[tokio::test]
+async fn a_time_that_is_none_is_refused_where_the_header_means_something() {
+    for contract in &CONTRACTS {
+        let app = App::under(contract.profile).open().await;
+        let request = post(PATH)
+            .key(uuid(1))
+            .header("idempotency-ttl", "tomorrow")
+            .header("x-idempotency-ttl", "tomorrow");
+
+        let answer = app.send(&request).await;
+
+        if contract.ttl.is_some() {
+            contract.assert_refused(&answer, contract.bad_ttl);
+            assert_eq!(app.runs(), 0, "{}", contract.profile);
+        } else {
+            assert_eq!((answer.status, app.runs()), (200, 1));
+        }
+    }
+}
