@@ -57,7 +57,14 @@ impl Clock for SystemClock {
 
 /// Milliseconds since 1970 on the clock of whoever wrote it: shown, never compared.
 #[derive(Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[serde(from = "u64")]
 pub struct Timestamp(u64);
+
+impl From<u64> for Timestamp {
+    fn from(millis: u64) -> Self {
+        Self::from_millis(millis)
+    }
+}
 
 const RFC3339_BYTES: usize = "2025-11-03T18:30:00.000Z".len();
 /// The last moment RFC 3339 can write: 9999-12-31T23:59:59.999Z.

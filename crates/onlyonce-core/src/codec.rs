@@ -139,6 +139,10 @@ pub fn decode(bytes: &Bytes, left: Left) -> Result<Record, CodecError> {
     if !rest.is_empty() {
         return Err(damaged("head has trailing bytes"));
     }
+    let answered = matches!(head.state, HeadState::Done(_) | HeadState::Failed(_));
+    if !answered && !body.is_empty() {
+        return Err(damaged("a body without a response"));
+    }
     let state = match head.state {
         HeadState::Pending => State::Pending {
             lease_left: left.lease_left,

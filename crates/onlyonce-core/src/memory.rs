@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use crate::clock::{Clock, SystemClock};
 use crate::lock;
 use crate::operate::{Filter, Operate, Page, Resolved, Stats};
-use crate::record::{Record, Token};
+use crate::record::{Record, State, Token};
 use crate::response::Response;
 use crate::slot::Slot;
 use crate::store::{
@@ -28,8 +28,6 @@ mod tests;
 
 const NAME: &str = "memory";
 const SHARDS: usize = 64;
-/// Expired records dropped on the way by each claim: growth stays bounded without a sweeper.
-const SWEPT_PER_CLAIM_MAX: usize = 2;
 
 /// Records in this process's memory.
 ///
@@ -152,7 +150,7 @@ impl Store for MemoryStore {
         let full = self.is_full();
         let wall = self.clock.wall();
         self.step(&claim.slot, |shard, now| {
-            shard.sweep(now, SWEPT_PER_CLAIM_MAX);
+            shard.tidy(now);
             if full && shard.is_new(&claim.slot, now) {
                 return Err(StoreError::new(NAME, StoreErrorKind::Full));
             }
@@ -161,7 +159,10 @@ impl Store for MemoryStore {
     }
 
     async fn renew(&self, lease: &Lease, lease_for: Duration) -> Result<Renewed, StoreError> {
-        Ok(self.step(&lease.slot, |shard, now| shard.renew(lease, lease_for, now)))
+        let wall = self.clock.wall();
+        Ok(self.step(&lease.slot, |shard, now| {
+            shard.renew(lease, lease_for, now, wall)
+        }))
     }
 
     async fn complete(
@@ -256,7 +257,8 @@ impl Operate for MemoryStore {
 
     async fn stats(&self) -> Result<Stats, StoreError> {
         let live = self.collect(|_, _| true);
-        let pending = live.values().filter(|record| record.response().is_none());
+        let is_pending = |record: &&Record| matches!(record.state, State::Pending { .. });
+        let pending = live.values().filter(is_pending);
         Ok(Stats {
             records: live.len() as u64,
             pending: pending.count() as u64,

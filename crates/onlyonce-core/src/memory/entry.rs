@@ -20,6 +20,8 @@ pub(super) struct Entry {
     pub(super) expires: Duration,
     /// The same moment to show, fixed when it is set: every replay names the same one.
     pub(super) expires_at: Timestamp,
+    /// When the expiry queue will look at this record: not after it expires.
+    pub(super) queued: Duration,
     /// How long the record outlives its lease, as the claim asked.
     pub(super) tail: Duration,
     pub(super) replays: u64,
@@ -46,6 +48,7 @@ impl Entry {
             completed_at: None,
             expires: lease_until.saturating_add(claim.keep_for),
             expires_at,
+            queued: lease_until,
             tail: claim.keep_for,
             replays: 0,
             phase: Phase::Pending { lease_until },
@@ -79,20 +82,17 @@ impl Entry {
         }
     }
 
-    pub(super) fn renew(&mut self, lease_for: Duration, now: Duration) {
+    pub(super) fn renew(&mut self, lease_for: Duration, now: Duration, wall: Timestamp) {
         let lease_until = now.saturating_add(lease_for);
         self.phase = Phase::Pending { lease_until };
-        self.expire(lease_until.saturating_add(self.tail));
+        self.expires = lease_until.saturating_add(self.tail);
+        self.expires_at = wall.plus(lease_for.saturating_add(self.tail));
     }
 
     pub(super) fn extend(&mut self, extra: Duration) {
         self.tail = self.tail.saturating_add(extra);
-        self.expire(self.expires.saturating_add(extra));
-    }
-
-    fn expire(&mut self, later: Duration) {
-        self.expires_at = self.expires_at.plus(later.saturating_sub(self.expires));
-        self.expires = later;
+        self.expires = self.expires.saturating_add(extra);
+        self.expires_at = self.expires_at.plus(extra);
     }
 
     pub(super) fn finish(

@@ -2,7 +2,8 @@
 //! their own.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashMap};
+use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,21 +13,23 @@ use crate::clock::Timestamp;
 use crate::operate::Resolved;
 use crate::record::{Record, Token};
 use crate::response::Response;
-use crate::slot::{Slot, SlotMap};
+use crate::slot::{Slot, SlotHasher, SlotMap};
 use crate::store::{Claim, Claimed, Completed, Lease, Release, Released, Renewed};
 
 use super::entry::{Entry, Phase};
 
 const QUEUE_SLACK: usize = 64;
+const LOOKS_PER_CLAIM: usize = 4;
 
 #[derive(Default)]
 pub(super) struct Shard {
     entries: SlotMap<Entry>,
     /// When to look at a slot again. May be early (the record was kept longer meanwhile), in
-    /// which case it is queued anew.
+    /// which case it is queued anew; never late.
     expiry: BinaryHeap<Reverse<(Duration, Slot)>>,
-    /// Released tokens, dead for one lease each: a late claim must not revive them.
-    dead: SlotMap<Vec<(Token, Duration)>>,
+    /// Released tokens and until when they are dead: a late claim must not revive them.
+    dead: HashMap<(Slot, Token), Duration, BuildHasherDefault<SlotHasher>>,
+    graves: BinaryHeap<Reverse<(Duration, Slot, Token)>>,
     waiting: SlotMap<Arc<Notify>>,
     bytes: usize,
 }
@@ -63,20 +66,30 @@ impl Shard {
         if held.token == claim.token {
             // A repeated claim whose reply was lost: the same attempt, with a whole lease again.
             let attempt = held.attempt;
-            self.entry_mut(&claim.slot).renew(claim.lease_for, now);
+            self.entry_mut(&claim.slot)
+                .renew(claim.lease_for, now, wall);
+            self.requeue(&claim.slot);
             return granted(claim, attempt, None);
         }
         let (attempt, overtook) = (held.attempt.saturating_add(1), Arc::clone(&held.meta));
         let created_at = held.created_at;
-        self.insert(claim, attempt, now, created_at);
+        self.insert(claim, attempt, now, wall);
+        self.entry_mut(&claim.slot).created_at = created_at;
         self.wake(&claim.slot);
         granted(claim, attempt, Some(overtook))
     }
 
-    pub(super) fn renew(&mut self, lease: &Lease, lease_for: Duration, now: Duration) -> Renewed {
+    pub(super) fn renew(
+        &mut self,
+        lease: &Lease,
+        lease_for: Duration,
+        now: Duration,
+        wall: Timestamp,
+    ) -> Renewed {
         match self.held_by(lease, now) {
             Some(entry) => {
-                entry.renew(lease_for, now);
+                entry.renew(lease_for, now, wall);
+                self.requeue(&lease.slot);
                 Renewed::Kept
             }
             None => Renewed::Lost,
@@ -94,6 +107,7 @@ impl Shard {
         if let Some(entry) = self.held_by(lease, now) {
             let receipt = entry.finish(response, keep_for, now, wall);
             self.bytes += response.bytes();
+            self.requeue(&lease.slot);
             self.wake(&lease.slot);
             return Completed::Stored(receipt);
         }
@@ -112,7 +126,10 @@ impl Shard {
     ) -> Released {
         let held = self.held_by(lease, now);
         match (why, held) {
-            (Release::Unknown, Some(entry)) => entry.end_unknown(now, wall),
+            (Release::Unknown, Some(entry)) => {
+                entry.end_unknown(now, wall);
+                self.requeue(&lease.slot);
+            }
             (Release::NotRun, Some(_)) => {
                 self.remove(&lease.slot);
                 self.bury(lease, now);
@@ -185,6 +202,7 @@ impl Shard {
             Some(_) => {
                 self.entry_mut(slot).finish(response, keep_for, now, wall);
                 self.bytes += response.bytes();
+                self.requeue(slot);
                 self.wake(slot);
                 Resolved::Stored
             }
@@ -202,21 +220,66 @@ impl Shard {
     pub(super) fn sweep(&mut self, now: Duration, records_max: usize) -> usize {
         let mut swept = 0;
         while swept < records_max
-            && let Some(Reverse((due, slot))) = self.expiry.peek().copied()
-            && due <= now
+            && let Some(dropped) = self.look(now)
         {
-            self.expiry.pop();
-            self.forget_dead(&slot, now);
-            match self.entries.get(&slot).map(|entry| entry.expires) {
-                Some(expires) if expires > now => self.expiry.push(Reverse((expires, slot))),
-                Some(_) => {
-                    self.remove(&slot);
-                    swept += 1;
-                }
-                None => {}
+            swept += usize::from(dropped);
+        }
+        while self.fill_grave(now) {}
+        swept
+    }
+
+    /// A little sweeping on the way of every claim: more than a claim adds, so that growth stays
+    /// bounded without a sweeper.
+    pub(super) fn tidy(&mut self, now: Duration) {
+        for _ in 0..LOOKS_PER_CLAIM {
+            if self.look(now).is_none() {
+                break;
             }
         }
-        swept
+        for _ in 0..LOOKS_PER_CLAIM {
+            if !self.fill_grave(now) {
+                break;
+            }
+        }
+    }
+
+    /// Looks at the next slot that is due, and says whether its record was dropped.
+    fn look(&mut self, now: Duration) -> Option<bool> {
+        let Reverse((due, slot)) = self.expiry.peek().copied()?;
+        if due > now {
+            return None;
+        }
+        self.expiry.pop();
+        let Some(entry) = self.entries.get_mut(&slot) else {
+            return Some(false);
+        };
+        if entry.is_expired(now) {
+            self.remove(&slot);
+            return Some(true);
+        }
+        // Only the look that was queued last queues the next one.
+        if entry.queued == due {
+            let expires = entry.expires;
+            entry.queued = expires;
+            self.expiry.push(Reverse((expires, slot)));
+        }
+        Some(false)
+    }
+
+    /// Forgets the next token that has been dead long enough; false if there is none.
+    fn fill_grave(&mut self, now: Duration) -> bool {
+        match self.graves.peek() {
+            Some(Reverse((until, slot, token))) if *until <= now => {
+                // Buried again meanwhile, it stays until its later grave is due.
+                let key = (*slot, *token);
+                if self.dead.get(&key).is_some_and(|until| *until <= now) {
+                    self.dead.remove(&key);
+                }
+                self.graves.pop();
+                true
+            }
+            Some(_) | None => false,
+        }
     }
 
     fn live_entry(&self, slot: &Slot, now: Duration) -> Option<&Entry> {
@@ -242,9 +305,19 @@ impl Shard {
 
     fn insert(&mut self, claim: &Claim, attempt: u32, now: Duration, wall: Timestamp) {
         let entry = Entry::claimed(claim, attempt, now, wall);
-        self.queue(entry.expires, claim.slot);
+        self.queue(entry.queued, claim.slot);
         if let Some(old) = self.entries.insert(claim.slot, entry) {
             self.bytes -= old.bytes();
+        }
+    }
+
+    /// Queues an earlier look where the record now expires before the one that is queued.
+    fn requeue(&mut self, slot: &Slot) {
+        let entry = self.entry_mut(slot);
+        if entry.expires < entry.queued {
+            entry.queued = entry.expires;
+            let due = entry.queued;
+            self.queue(due, *slot);
         }
     }
 
@@ -259,13 +332,10 @@ impl Shard {
     /// outgrows what is alive.
     fn queue(&mut self, due: Duration, slot: Slot) {
         self.expiry.push(Reverse((due, slot)));
-        if self.expiry.len() > 2 * (self.entries.len() + self.dead.len()) + QUEUE_SLACK {
-            let records = self.entries.iter().map(|(slot, it)| (it.expires, *slot));
-            let dead = self
-                .dead
-                .iter()
-                .flat_map(|(slot, tokens)| tokens.iter().map(|(_, until)| (*until, *slot)));
-            self.expiry = records.chain(dead).map(Reverse).collect();
+        if self.expiry.len() > 2 * self.entries.len() + QUEUE_SLACK {
+            let looks = self.entries.iter().map(|(slot, it)| (it.queued, *slot));
+            let newest = std::iter::once((due, slot));
+            self.expiry = looks.chain(newest).map(Reverse).collect();
         }
     }
 
@@ -276,28 +346,18 @@ impl Shard {
     }
 
     fn is_dead(&self, slot: &Slot, token: &Token, now: Duration) -> bool {
-        self.dead
-            .get(slot)
-            .is_some_and(|dead| dead.iter().any(|(it, until)| it == token && *until > now))
+        // Nothing is dead most of the time: then nothing is hashed.
+        !self.dead.is_empty()
+            && self
+                .dead
+                .get(&(*slot, *token))
+                .is_some_and(|until| *until > now)
     }
 
     fn bury(&mut self, lease: &Lease, now: Duration) {
-        self.forget_dead(&lease.slot, now);
         let until = now.saturating_add(lease.lease_for);
-        self.dead
-            .entry(lease.slot)
-            .or_default()
-            .push((lease.token, until));
-        self.queue(until, lease.slot);
-    }
-
-    fn forget_dead(&mut self, slot: &Slot, now: Duration) {
-        if let Some(dead) = self.dead.get_mut(slot) {
-            dead.retain(|(_, until)| *until > now);
-            if dead.is_empty() {
-                self.dead.remove(slot);
-            }
-        }
+        self.dead.insert((lease.slot, lease.token), until);
+        self.graves.push(Reverse((until, lease.slot, lease.token)));
     }
 }
 

@@ -8,9 +8,8 @@ use std::time::Duration;
 use onlyonce_core::{Claim, Claimed, Fingerprint, OnLapse, Slot, State, Token};
 
 use super::TestBed;
-use super::subject::{
-    LONG, PAST_SHORT, SHORT, Stopwatch, Subject, answer, body, fingerprint, meta,
-};
+use super::subject::{Subject, answer, body, fingerprint, meta};
+use super::timing::{LONG, PAST_SHORT, SHORT, Stopwatch};
 
 pub async fn an_empty_slot_is_granted(bed: &dyn TestBed) {
     let store = Subject::of(bed);
@@ -242,7 +241,12 @@ pub async fn slots_are_bytes_not_text(bed: &dyn TestBed) {
         bytes[Slot::BYTES - end.len()..].copy_from_slice(end);
         let slot = Slot::from_bytes(bytes);
 
-        let grant = store.granted(&Claim { slot, ..claim.clone() }).await;
+        let grant = store
+            .granted(&Claim {
+                slot,
+                ..claim.clone()
+            })
+            .await;
 
         assert_eq!(grant.lease.attempt, 1, "{end:?}");
         assert_eq!(grant.lease.slot, slot, "{end:?}");

@@ -7,9 +7,8 @@ use onlyonce_core::operate::StateName;
 use onlyonce_core::{Claim, OnLapse, State};
 
 use super::TestBed;
-use super::subject::{
-    LONG, PAST_SHORT, SHORT, SLACK, Stopwatch, Subject, answer, body, fingerprint, meta,
-};
+use super::subject::{Subject, answer, body, fingerprint, meta};
+use super::timing::{LONG, PAST_SHORT, SHORT, SLACK, Stopwatch};
 
 pub async fn a_lapsed_claim_is_granted_to_an_equal_one(bed: &dyn TestBed) {
     let store = Subject::of(bed);

@@ -1,1 +1,4 @@
-//! .
+//! The testkit's own tests.
+
+mod conformance;
+mod sim;
