@@ -157,9 +157,14 @@ impl Hasher for SlotHasher {
         self.0
     }
 
+    /// For what is hashed along with a slot: its bits must reach both ends of the hash.
     fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            let mixed = (self.0 ^ u64::from_le_bytes(word)).wrapping_mul(MIX);
+            self.0 = mixed ^ (mixed >> 32);
         }
     }
 
