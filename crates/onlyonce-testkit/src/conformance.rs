@@ -60,6 +60,9 @@ pub trait TestBed: Send + Sync {
 /// The argument is an expression that makes a [`TestBed`](crate::conformance::TestBed); it is
 /// evaluated in each test, may await, and sees what the calling module sees. The calling crate
 /// needs tokio with `macros` and `rt-multi-thread`.
+///
+/// `conformance_suite!(verbs: …)` leaves out what only an operators' side can do; the suite then
+/// needs no more of [`Operate`](onlyonce_core::Operate) than `get`.
 #[macro_export]
 macro_rules! conformance_suite {
     (@tests $runtime:tt $bed:expr, $($group:ident { $($name:ident)+ })+) => {$($(
@@ -69,10 +72,7 @@ macro_rules! conformance_suite {
             $crate::conformance::$group::$name(&bed).await;
         }
     )+)+};
-    ($bed:expr) => { mod suite {
-        #[allow(unused_imports, reason = "what the expression needs is not known here")]
-        use super::*;
-
+    (@verbs $bed:expr) => {
         $crate::conformance_suite! { @tests () $bed,
             claims {
                 an_empty_slot_is_granted
@@ -164,17 +164,11 @@ macro_rules! conformance_suite {
                 a_takeover_before_the_wait_is_not_missed
                 a_completion_wakes_who_waits
                 a_release_wakes_who_waits
-                forgetting_a_claim_wakes_who_waits
                 a_lapse_wakes_who_waits
                 nobody_waits_longer_than_asked
                 nobody_is_woken_for_nothing_all_the_time
                 all_waiters_of_a_slot_are_woken
                 who_waits_again_is_woken_again
-            }
-            expiring {
-                an_expired_answer_is_absent_for_every_verb
-                an_expired_claim_is_absent_for_every_verb
-                an_expired_unknown_outcome_is_absent_for_every_verb
             }
             records {
                 a_pending_record_tells_everything_of_its_claim
@@ -195,6 +189,32 @@ macro_rules! conformance_suite {
                 trailers_are_not_headers
                 who_made_an_answer_is_kept
                 a_failure_is_stored_as_one
+            }
+        }
+        $crate::conformance_suite! { @tests (flavor = "multi_thread", worker_threads = 4) $bed,
+            racing {
+                of_racing_claims_exactly_one_is_granted
+                of_racing_claims_for_different_requests_exactly_one_is_granted
+                of_racing_takeovers_exactly_one_is_granted
+                of_racing_claims_for_an_expired_slot_exactly_one_is_granted
+                a_repeated_claim_that_races_itself_is_one_attempt
+                claims_for_different_slots_do_not_hinder_each_other
+                of_racing_completions_exactly_one_is_stored
+                a_late_completion_and_a_takeover_have_one_winner
+                a_late_renewal_and_a_takeover_have_one_winner
+                a_completion_that_races_its_waiters_wakes_them_all
+            }
+        }
+    };
+    (@operators $bed:expr) => {
+        $crate::conformance_suite! { @tests () $bed,
+            waiting {
+                forgetting_a_claim_wakes_who_waits
+            }
+            expiring {
+                an_expired_answer_is_absent_for_every_verb
+                an_expired_claim_is_absent_for_every_verb
+                an_expired_unknown_outcome_is_absent_for_every_verb
             }
             operating {
                 an_empty_slot_has_no_record
@@ -240,22 +260,24 @@ macro_rules! conformance_suite {
                 an_expired_lapse_is_in_no_list
             }
         }
-        $crate::conformance_suite! {
-            @tests (flavor = "multi_thread", worker_threads = 4) $bed,
+        $crate::conformance_suite! { @tests (flavor = "multi_thread", worker_threads = 4) $bed,
             racing {
-                of_racing_claims_exactly_one_is_granted
-                of_racing_claims_for_different_requests_exactly_one_is_granted
-                of_racing_takeovers_exactly_one_is_granted
-                of_racing_claims_for_an_expired_slot_exactly_one_is_granted
-                a_repeated_claim_that_races_itself_is_one_attempt
-                claims_for_different_slots_do_not_hinder_each_other
-                of_racing_completions_exactly_one_is_stored
-                a_late_completion_and_a_takeover_have_one_winner
-                a_late_renewal_and_a_takeover_have_one_winner
-                a_completion_that_races_its_waiters_wakes_them_all
                 racing_replay_counts_are_all_added_up
                 racing_offers_agree_on_one
             }
         }
+    };
+    (verbs: $bed:expr) => { mod suite {
+        #[allow(unused_imports, reason = "what the expression needs is not known here")]
+        use super::*;
+
+        $crate::conformance_suite! { @verbs $bed }
+    }};
+    ($bed:expr) => { mod suite {
+        #[allow(unused_imports, reason = "what the expression needs is not known here")]
+        use super::*;
+
+        $crate::conformance_suite! { @verbs $bed }
+        $crate::conformance_suite! { @operators $bed }
     }};
 }
