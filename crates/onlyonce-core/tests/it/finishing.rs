@@ -200,6 +200,23 @@ async fn what_the_background_cannot_hold_is_abandoned_and_said_so() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_background_is_bounded_in_count_too() {
+    let (store, node) = bed().await;
+    store
+        .completions
+        .fail_next(vec![Fault::LostBefore; 1_000_000]);
+    let work = Work::new();
+
+    for number in 0..1025 {
+        let answer = node.once(&format!("key-{number}"), &policy(), &work).await;
+        assert_eq!(refused(&answer), Reason::NotStored);
+    }
+
+    eventually(|| node.engine.in_flight() == 1024).await;
+    assert_eq!(node.heard.count(|it| matches!(it, Event::Abandoned)), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_handler_can_keep_its_answer_out_and_change_how_long_it_is_kept() {
     let (_, node) = bed().await;
     let call = || node.call("key", "the same", &policy());

@@ -243,32 +243,74 @@ async fn a_lease_that_arrives_dead_starts_nothing() {
     assert_eq!(late.starts(), 0);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_skewed_application_clock_changes_nothing() {
-    struct Skewed;
-    impl onlyonce_core::Clock for Skewed {
-        fn now(&self) -> Duration {
-            Duration::from_secs(1_000_000)
-        }
-        fn wall(&self) -> onlyonce_core::Timestamp {
-            onlyonce_core::Timestamp::from_millis(0)
-        }
+/// A clock that is off by hours, and jumps as it is read.
+struct Skewed {
+    real: onlyonce_core::SystemClock,
+    offset: Duration,
+}
+
+impl onlyonce_core::Clock for Skewed {
+    fn now(&self) -> Duration {
+        self.real.now() + self.offset
     }
+
+    fn wall(&self) -> onlyonce_core::Timestamp {
+        onlyonce_core::Timestamp::from_millis(1)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_skewed_application_clock_neither_ends_nor_prolongs_a_lease() {
+    for offset in [Duration::ZERO, Duration::from_secs(100_000)] {
+        let (store, honest) = bed().await;
+        let clock = Skewed {
+            real: onlyonce_core::SystemClock::new(),
+            offset,
+        };
+        let heard = Arc::default();
+        let engine = Engine::builder(Arc::clone(&store)).clock(Arc::new(clock));
+        let engine = engine.open().await.unwrap();
+        let skewed = Node { engine, heard };
+
+        let slow = Work::new().taking(Duration::from_secs(20));
+        let holder = skewed.start("held", &policy(), &slow);
+        slow.started().await;
+        let waiter = honest.once("held", &policy(), &slow).await;
+
+        let theirs = Work::new().taking(Duration::from_secs(20));
+        let other_holder = honest.start("waited-for", &policy(), &theirs);
+        theirs.started().await;
+        let other_waiter = skewed.once("waited-for", &policy(), &theirs).await;
+
+        assert_eq!((slow.starts(), theirs.starts()), (1, 1));
+        assert_eq!(replayed(&waiter), "run 1");
+        assert_eq!(replayed(&other_waiter), "run 1");
+        assert_eq!(ran(&holder.await.unwrap()), "run 1");
+        assert_eq!(ran(&other_holder.await.unwrap()), "run 1");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_crashed_holder_is_taken_over_in_time_by_a_process_whose_clock_is_off() {
     let (store, honest) = bed().await;
-    let skewed = Engine::builder(Arc::clone(&store))
-        .clock(Arc::new(Skewed))
-        .open()
-        .await
-        .unwrap();
-    let work = Work::new();
-    assert_eq!(ran(&honest.once("key", &policy(), &work).await), "run 1");
+    crash_while_running(&honest, &store, &policy()).await;
+    let clock = Skewed {
+        real: onlyonce_core::SystemClock::new(),
+        offset: Duration::from_secs(100_000),
+    };
+    let heard = Arc::default();
+    let engine = Engine::builder(Arc::clone(&store)).clock(Arc::new(clock));
+    let engine = engine.open().await.unwrap();
+    let skewed = Node { engine, heard };
 
-    let call = honest.call("key", "the same", &policy());
-    let answer = skewed
-        .once(call, |_| async { unreachable!("it ran before") })
-        .await;
+    let before = tokio::time::Instant::now();
+    let answer = skewed.once("key", &policy(), &Work::new()).await;
 
-    assert_eq!(replayed(&answer), "run 1");
+    assert_eq!(ran(&answer), "run 1");
+    assert!(
+        before.elapsed() >= Duration::from_secs(3),
+        "not before the lease ended"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -279,7 +321,7 @@ async fn a_live_record_is_never_taken_for_an_orphan() {
     work.started().await;
     let claim = onlyonce_core::Claim {
         slot: *first.call("key", "the same", &policy()).slot(),
-        fingerprint: onlyonce_core::Fingerprint::new(1, [9; 32]),
+        fingerprint: crate::support::fingerprint("the same"),
         token: Token::from_bytes([7; 16]),
         on_lapse: OnLapse::Rerun,
         lease_for: Duration::from_secs(1),

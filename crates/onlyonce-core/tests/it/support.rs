@@ -10,9 +10,9 @@ use onlyonce_core::engine::Who;
 use onlyonce_core::event::About;
 use onlyonce_core::fingerprint::Part;
 use onlyonce_core::{
-    Answer, Call, Claim, Claimed, Completed, Engine, Event, FingerprintBuilder, Key, KeyRule,
-    Lease, MemoryStore, Operate, Outcome, Policy, Reason, Release, Released, Renewed, Response,
-    Slot, Store, StoreError, StoreErrorKind, Subscriber, Token, async_trait,
+    Answer, Call, Claim, Claimed, Completed, Engine, Event, Fingerprint, FingerprintBuilder, Key,
+    KeyRule, Lease, MemoryStore, Operate, Outcome, Policy, Reason, Release, Released, Renewed,
+    Response, Slot, Store, StoreError, StoreErrorKind, Subscriber, Token, async_trait,
 };
 use tokio::sync::Semaphore;
 
@@ -173,13 +173,11 @@ impl Node {
     /// A call with `key` that means `meaning`.
     pub(crate) fn call(&self, key: &str, meaning: &str, policy: &Policy) -> Call {
         let key = Key::new(key, &KeyRule::default()).unwrap();
-        let mut fingerprint = FingerprintBuilder::new();
-        fingerprint.part(Part::Input, meaning.as_bytes());
         let scope = self.engine.scope().with("test", "engine");
         let who = Who::doing("test");
         let policy = Arc::new(policy.clone());
         self.engine
-            .call(&scope, &key, fingerprint.finish(), &policy, who)
+            .call(&scope, &key, fingerprint(meaning), &policy, who)
     }
 
     /// Runs `work` under `key`.
@@ -335,6 +333,13 @@ pub(crate) fn policy() -> Policy {
         execution_max: Duration::from_secs(60),
         ..Policy::default()
     }
+}
+
+/// What a call that means `meaning` is known by.
+pub(crate) fn fingerprint(meaning: &str) -> Fingerprint {
+    let mut fingerprint = FingerprintBuilder::new();
+    fingerprint.part(Part::Input, meaning.as_bytes());
+    fingerprint.finish()
 }
 
 /// Nobody's particulars.

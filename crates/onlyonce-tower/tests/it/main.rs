@@ -8,8 +8,10 @@
 
 mod bad_input;
 mod derived_keys;
+mod details;
 mod duplicates;
 mod extension;
+mod grpc;
 mod identity;
 mod known_failures;
 mod profiles;

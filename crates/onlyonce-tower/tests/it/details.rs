@@ -1,0 +1,124 @@
+//! Smaller promises of the layer, each on its own.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::HeaderValue;
+use onlyonce_core::policy::Duplicate;
+use onlyonce_core::{MemoryStore, Profile, StoreErrorKind};
+
+use crate::support::{App, Faulty, Gate, PATH, numbered, post, uuid};
+
+#[tokio::test]
+async fn a_record_keeps_the_trace_id_of_its_request() {
+    const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
+    for (traceparent, kept) in [
+        (format!("00-{TRACE}-b7ad6b7169203331-01"), Some(TRACE)),
+        ("00-not-a-trace".into(), None),
+        ("garbage".into(), None),
+    ] {
+        let app = App::under(Profile::Standard).open().await;
+
+        app.send(&post(PATH).key(uuid(1)).header("traceparent", &traceparent))
+            .await;
+
+        assert_eq!(app.record().await.meta.trace.as_deref(), kept);
+    }
+}
+
+#[tokio::test]
+async fn which_headers_are_not_replayed_is_a_matter_of_policy() {
+    let with_cookie = |run| {
+        let mut response = numbered(200, run);
+        let cookie = HeaderValue::from_static("seen=yes");
+        response.headers_mut().insert("set-cookie", cookie);
+        response
+    };
+    for (drop_headers, replayed) in [
+        (vec![http::header::SET_COOKIE], None),
+        (vec![], Some("seen=yes")),
+    ] {
+        let app = App::under(Profile::Standard)
+            .but(|policy| policy.http.drop_headers = drop_headers)
+            .answer(with_cookie)
+            .open()
+            .await;
+        app.send(&post(PATH).key(uuid(1))).await;
+
+        let replay = app.send(&post(PATH).key(uuid(1))).await;
+
+        assert_eq!(replay.header("set-cookie"), replayed);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_route_can_have_its_own_time_to_live() {
+    let store = Arc::new(MemoryStore::new());
+    let route = |pattern, seconds| {
+        App::under(Profile::Standard)
+            .but(|policy| policy.keep_for = Duration::from_secs(seconds))
+            .store(store.clone())
+            .route(pattern)
+            .open()
+    };
+    let (short, long) = (route("/short", 10).await, route("/long", 100).await);
+    short.send(&post("/short").key(uuid(1))).await;
+    long.send(&post("/long").key(uuid(1))).await;
+
+    tokio::time::advance(Duration::from_secs(50)).await;
+
+    assert_eq!(short.send(&post("/short").key(uuid(1))).await.run(), 2);
+    assert_eq!(long.send(&post("/long").key(uuid(1))).await.run(), 1);
+    assert_eq!((short.runs(), long.runs()), (2, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn retry_after_is_never_less_than_a_second() {
+    let gate = Gate::new();
+    let app = App::under(Profile::Standard)
+        .but(|policy| {
+            policy.duplicate = Duplicate::Refuse;
+            policy.retry_after = Duration::from_millis(10);
+        })
+        .gate(&gate)
+        .open()
+        .await;
+    let first = app.spawn(&post(PATH).key(uuid(1)));
+    gate.entered().await;
+
+    let duplicate = app.send(&post(PATH).key(uuid(1))).await;
+
+    assert_eq!(
+        (duplicate.status, duplicate.header("retry-after")),
+        (409, Some("1"))
+    );
+    gate.open();
+    first.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_result_that_is_not_stored_yet_is_a_503_with_retry_after() {
+    let store = Arc::new(MemoryStore::new());
+    let faulty = Faulty::to(&store);
+    let gate = Gate::new();
+    let app = App::under(Profile::Standard)
+        .store(faulty.clone())
+        .gate(&gate)
+        .open()
+        .await;
+    let first = app.spawn(&post(PATH).key(uuid(1)));
+    gate.entered().await;
+
+    faulty.fail(Some(StoreErrorKind::Unavailable));
+    gate.open();
+    let first = first.await.unwrap();
+    faulty.fail(None);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let retry = app.send(&post(PATH).key(uuid(1))).await;
+
+    assert_eq!(
+        (first.status, first.header("retry-after")),
+        (503, Some("5"))
+    );
+    assert_eq!((retry.status, retry.run(), app.runs()), (200, 1, 1));
+}
