@@ -178,10 +178,7 @@ impl Store for MemoryStore {
     }
 
     async fn release(&self, lease: &Lease, why: Release) -> Result<Released, StoreError> {
-        let wall = self.clock.wall();
-        Ok(self.step(&lease.slot, |shard, now| {
-            shard.release(lease, why, now, wall)
-        }))
+        Ok(self.step(&lease.slot, |shard, now| shard.release(lease, why, now)))
     }
 
     async fn settled(

@@ -150,7 +150,7 @@ macro_rules! conformance_suite {
                 an_unknown_end_under_rerun_is_claimable_at_once
                 an_unknown_end_under_rerun_yields_to_no_other_request
                 an_unknown_end_under_hold_is_never_claimable
-                an_unknown_end_is_kept_for_its_retention
+                an_unknown_end_is_kept_for_lease_and_retention
                 a_repeated_release_changes_nothing_more
                 a_repeated_unknown_end_changes_nothing_more
                 an_unknown_end_under_hold_cannot_be_given_back

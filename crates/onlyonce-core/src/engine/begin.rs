@@ -179,7 +179,7 @@ impl Engine {
 }
 
 /// What a server that goes away tells its callers: another one can take them at once.
-const RETRY_NOW: Duration = Duration::from_secs(1);
+pub(super) const RETRY_NOW: Duration = Duration::from_secs(1);
 
 /// A claim under way. If it is dropped before its end, the store is told: a claim whose reply
 /// was lost, or whose caller went away, must not hold the slot.

@@ -13,7 +13,7 @@ use crate::response::{Origin, Response};
 use crate::store::{Completed, Lease, Receipt, Release, Released, StoreError};
 
 use super::Engine;
-use super::begin::{in_progress, mismatch};
+use super::begin::{RETRY_NOW, in_progress, mismatch};
 use super::call::{Answer, Call, Outcome, Replay};
 use super::execution::Execution;
 use super::flight::{Flight, FlightGuard, Phase};
@@ -307,8 +307,6 @@ impl Engine {
         ))
     }
 }
-
-const RETRY_NOW: Duration = Duration::from_secs(1);
 
 fn not_stored(call: &Call) -> Refusal {
     Refusal::new(Reason::NotStored).retry_after(call.policy.retry_after)

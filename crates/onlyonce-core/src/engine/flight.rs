@@ -60,6 +60,8 @@ pub(super) enum Phase {
     Stalled,
     /// Over.
     Ended(Answer),
+    /// Its leader went away before anything ran: whoever waited tries for itself.
+    Left,
 }
 
 /// A lease to keep alive, and when to look after it next.
@@ -227,16 +229,16 @@ pub(super) struct FlightGuard {
 impl FlightGuard {
     /// Ends the flight; its duplicates share the answer.
     pub(super) fn end(mut self, answer: Answer) -> Answer {
-        self.land(answer.clone());
+        self.land(Phase::Ended(answer.clone()));
         answer
     }
 
     /// Off the map first: whoever comes now asks the store.
-    fn land(&mut self, answer: Answer) {
+    fn land(&mut self, last: Phase) {
         if !std::mem::replace(&mut self.ended, true) {
             self.owner.inner.flights.remove(&self.flight.slot);
             *lock(&self.flight.renewal) = None;
-            self.flight.enter(Phase::Ended(answer));
+            self.flight.enter(last);
         }
     }
 }
@@ -251,6 +253,13 @@ impl std::ops::Deref for FlightGuard {
 
 impl Drop for FlightGuard {
     fn drop(&mut self) {
-        self.land(Answer::Refused(Refusal::new(Reason::OutcomeUnknown)));
+        let (phase, _) = self.flight.look();
+        self.land(match phase {
+            Phase::Claiming | Phase::Waiting => Phase::Left,
+            Phase::Running | Phase::Stalled => {
+                Phase::Ended(Answer::Refused(Refusal::new(Reason::OutcomeUnknown)))
+            }
+            ended @ (Phase::Ended(_) | Phase::Left) => ended,
+        });
     }
 }

@@ -19,7 +19,7 @@ use crate::response::Response;
 use crate::store::Lease;
 
 use super::Engine;
-use super::begin::{Claiming, in_progress, mismatch};
+use super::begin::{Claiming, RETRY_NOW, in_progress, mismatch};
 use super::call::{Answer, Call, Outcome, Replay, Verdict};
 use super::execution::Execution;
 use super::finish::Held;
@@ -257,6 +257,9 @@ impl Engine {
         tokio::pin!(deadline);
         loop {
             let (phase, seen) = flight.look();
+            if matches!(phase, Phase::Left) {
+                return None;
+            }
             if call.fingerprint != flight.fingerprint {
                 if flight.is_confirmed() {
                     return Some(Answer::Refused(mismatch(&flight.meta, call)));
@@ -335,6 +338,9 @@ async fn landed(flight: &Flight, call: &Call) -> Answer {
         match phase {
             Phase::Ended(answer) => return answer,
             Phase::Stalled => return Answer::Refused(stalled(call)),
+            Phase::Left => {
+                return Answer::Refused(Refusal::new(Reason::NotRun).retry_after(RETRY_NOW));
+            }
             Phase::Claiming | Phase::Waiting | Phase::Running => flight.changed(seen).await,
         }
     }
@@ -348,6 +354,7 @@ fn share(phase: &Phase, flight: &Flight, call: &Call, position: usize) -> Option
         Phase::Waiting => (call.policy.waiters_max.saturating_sub(1), true),
         Phase::Running => (call.policy.local_waiters_max, true),
         Phase::Stalled => return Some(Answer::Refused(stalled(call))),
+        Phase::Left => return None,
         Phase::Ended(Answer::Ran {
             response, receipt, ..
         }) => {

@@ -113,14 +113,13 @@ impl Entry {
         }
     }
 
-    /// Ends the lease at once; the claimant's `on_lapse` says what that means.
-    pub(super) fn end_unknown(&mut self, now: Duration, wall: Timestamp) {
+    /// Ends the lease at once; the claimant's `on_lapse` says what that means. How long the record
+    /// is kept was promised with the lease, and does not get shorter.
+    pub(super) fn end_unknown(&mut self, now: Duration) {
         self.phase = match self.on_lapse {
             OnLapse::Rerun => Phase::Pending { lease_until: now },
             OnLapse::Hold => Phase::Unknown,
         };
-        self.expires = now.saturating_add(self.tail);
-        self.expires_at = wall.plus(self.tail);
     }
 
     pub(super) fn is_resolvable(&self, now: Duration) -> bool {

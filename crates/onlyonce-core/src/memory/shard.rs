@@ -117,35 +117,26 @@ impl Shard {
         }
     }
 
-    pub(super) fn release(
-        &mut self,
-        lease: &Lease,
-        why: Release,
-        now: Duration,
-        wall: Timestamp,
-    ) -> Released {
+    pub(super) fn release(&mut self, lease: &Lease, why: Release, now: Duration) -> Released {
         let held = self.held_by(lease, now);
+        let was_held = held.is_some();
         match (why, held) {
-            (Release::Unknown, Some(entry)) => {
-                entry.end_unknown(now, wall);
-                self.requeue(&lease.slot);
-            }
-            (Release::NotRun, Some(_)) => {
-                self.remove(&lease.slot);
-                self.bury(lease, now);
-            }
-            (_, None) => {
-                if why == Release::NotRun {
-                    self.bury(lease, now);
-                }
-                return match self.get(&lease.slot, now) {
-                    Some(record) => Released::Found(record),
-                    None => Released::Ended,
-                };
-            }
+            (Release::Unknown, Some(entry)) => entry.end_unknown(now),
+            (Release::NotRun, Some(_)) => self.remove(&lease.slot),
+            (Release::Unknown | Release::NotRun, None) => {}
         }
-        self.wake(&lease.slot);
-        Released::Ended
+        // A claim that has not arrived yet can be given back too, but not as unknown.
+        if was_held || why == Release::NotRun {
+            self.bury(lease, now);
+        }
+        if was_held {
+            self.wake(&lease.slot);
+            return Released::Ended;
+        }
+        match self.get(&lease.slot, now) {
+            Some(record) => Released::Found(record),
+            None => Released::Ended,
+        }
     }
 
     /// What to wait on, and for how long at most; nothing if the claim `seen` is over already.

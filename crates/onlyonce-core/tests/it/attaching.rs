@@ -245,3 +245,22 @@ async fn not_run_is_shared_too_and_frees_the_slot() {
     assert_eq!(refused(&duplicate.await.unwrap()), Reason::NotRun);
     assert_eq!(ran(&node.once("key", &policy(), &work).await), "second");
 }
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_a_caller_who_went_away_tries_for_itself() {
+    let (store, node) = bed().await;
+    store
+        .claims
+        .fail_next([crate::support::Fault::SlowAfter(Duration::from_secs(1))]);
+    let call = node.call("key", "the same", &policy());
+    let engine = node.engine.clone();
+    let by_hand = tokio::spawn(async move { engine.begin(call).await });
+    eventually(|| store.claims.count() == 1).await;
+    let work = Work::new();
+    let waiting = node.start("key", &policy(), &work);
+    settle().await;
+
+    by_hand.abort();
+
+    assert_eq!(ran(&waiting.await.unwrap()), "run 1");
+}

@@ -34,12 +34,13 @@ pub async fn an_expired_unknown_outcome_is_absent_for_every_verb(bed: &dyn TestB
     let store = Subject::of(bed);
     let claim = Claim {
         on_lapse: OnLapse::Hold,
+        lease_for: SHORT,
         keep_for: SHORT,
         ..store.fresh()
     };
     let lease = store.lease(&claim).await;
     store.ended(&lease, Release::Unknown).await;
-    bed.advance(PAST_SHORT).await;
+    bed.advance(SHORT + PAST_SHORT).await;
 
     assert_absent(&store, &claim).await;
 }

@@ -80,7 +80,7 @@ pub async fn an_extended_unknown_outcome_is_kept_that_much_longer(bed: &dyn Test
     assert!(store.extend(&claim, LONG).await);
 
     let record = store.record(&claim).await;
-    watch.assert_counted_from_now(record.keep_left, 2 * LONG);
+    watch.assert_counted_from_now(record.keep_left, 3 * LONG);
     assert_eq!(record.state, State::Unknown);
 }
 

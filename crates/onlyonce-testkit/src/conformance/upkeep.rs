@@ -69,6 +69,7 @@ pub async fn a_sweep_follows_a_record_whose_end_has_moved(bed: &dyn TestBed) {
     store.stored(&lease, &answer("sooner"), SHORT).await;
     let given_up = Claim {
         on_lapse: OnLapse::Hold,
+        lease_for: SHORT,
         keep_for: SHORT,
         ..store.fresh()
     };

@@ -1,0 +1,221 @@
+//! What the checker knows: the model of every slot, every call, every run of a handler, every
+//! process, and when each was disturbed. Rules are asked of it; it decides nothing itself.
+
+use onlyonce_core::event::Verb;
+use onlyonce_core::{Fingerprint, Meta, Slot, Token};
+
+use super::clock::Ms;
+use super::history::Ending;
+use super::model::{Cell, Window};
+use super::terms::Terms;
+
+/// How old a read may be on which an undisturbed process answers: a few ordinary latencies.
+pub(super) const READ_AGE_MAX: Ms = 30;
+
+/// How long a completion may wait for its next try in the background, and a little more.
+pub(super) const STALL_MAX: Ms = 1500;
+
+#[derive(Default)]
+pub(super) struct Ledger {
+    pub(super) cells: Vec<Cell>,
+    pub(super) calls: Vec<Call>,
+    pub(super) runs: Vec<Run>,
+    pub(super) lives: Vec<Life>,
+    /// When the store answered nobody.
+    pub(super) outages: Vec<Window>,
+}
+
+/// One caller's request to one process.
+pub(super) struct Call {
+    pub(super) process: usize,
+    pub(super) key: usize,
+    pub(super) fingerprint: Fingerprint,
+    pub(super) credential: Option<[u8; 32]>,
+    pub(super) terms: Terms,
+    /// How long it wants its answer kept.
+    pub(super) keep: Ms,
+    pub(super) by_hand: bool,
+    pub(super) started: Ms,
+    pub(super) left: Option<Ms>,
+    /// It left without an answer.
+    pub(super) hung_up: bool,
+    /// Its flight may go on without it: it hung up, or was told to come back.
+    pub(super) flies_on: bool,
+}
+
+/// One execution of a handler.
+pub(super) struct Run {
+    pub(super) call: usize,
+    pub(super) token: Option<Token>,
+    pub(super) started: Ms,
+    pub(super) ended: Option<(Ms, Ending)>,
+    /// How long the handler wants its answer kept.
+    pub(super) keep: Ms,
+    /// When its process last heard from the store about its completion or release.
+    pub(super) landed: Ms,
+    /// When its completion first failed.
+    pub(super) failing: Option<Ms>,
+    /// Its release was answered with another holder's stored answer of the same meaning.
+    pub(super) told_of_another: bool,
+    /// Its release failed once, and is tried on in the background.
+    pub(super) releases_on: bool,
+    /// Its completion was answered with "nothing is there".
+    pub(super) told_absent: bool,
+}
+
+/// One process, from its start to its crash or the end of the run.
+#[derive(Default)]
+pub(super) struct Life {
+    pub(super) troubles: Vec<Trouble>,
+    /// When the store failed for it.
+    pub(super) errors: Vec<Ms>,
+    /// When its clock jumped.
+    pub(super) jumps: Vec<Ms>,
+    pub(super) closing: Option<Ms>,
+    pub(super) crashed: bool,
+}
+
+/// Something went wrong with a process, or with one verb that it sent.
+pub(super) struct Trouble {
+    pub(super) window: Window,
+    pub(super) verb: Option<(Verb, Token)>,
+}
+
+impl Trouble {
+    /// Whether it can cost the lease of `token`: completions and waits do not keep it alive, and
+    /// what goes wrong with another's verbs does not touch it.
+    fn endangers(&self, token: &Token) -> bool {
+        match self.verb {
+            None => true,
+            Some((Verb::Claim | Verb::Renew | Verb::Release, it)) => it == *token,
+            Some((Verb::Complete | Verb::Settled, _)) => false,
+        }
+    }
+}
+
+impl Ledger {
+    /// The slots are few: looking through them is faster than hashing.
+    pub(super) fn key_of(&self, slot: &Slot) -> Option<usize> {
+        self.cells.iter().position(|cell| cell.slot == *slot)
+    }
+
+    /// The call that a record was claimed for: its number is the trace.
+    pub(super) fn call_of(&self, meta: &Meta) -> Option<&Call> {
+        self.calls
+            .get(meta.trace.as_deref()?.parse::<usize>().ok()?)
+    }
+
+    pub(super) fn run_of(&self, token: &Token) -> Option<usize> {
+        let of_token = |run: &Run| run.token.as_ref() == Some(token);
+        self.runs.iter().rposition(of_token)
+    }
+
+    /// Whether a fault touched this process, or the store, in `window`.
+    pub(super) fn disturbed(&self, process: usize, window: Window) -> bool {
+        let life = &self.lives[process];
+        let mut troubles = life.troubles.iter();
+        life.crashed || self.was_out(window) || troubles.any(|it| it.window.meets(window))
+    }
+
+    /// Whether the holder of `token` had an excuse to lose its lease in `window`.
+    pub(super) fn endangered(&self, process: usize, token: &Token, window: Window) -> bool {
+        let life = &self.lives[process];
+        let mut troubles = life.troubles.iter().filter(|it| it.endangers(token));
+        // A completion that the store refuses for as long as the record would live is given up.
+        let given_up = || {
+            let run = self.run_of(token).map(|id| &self.runs[id]);
+            run.and_then(|run| Some(run.failing? + run.keep))
+                .is_some_and(|at| at <= window.to)
+        };
+        life.crashed
+            || self.was_out(window)
+            || troubles.any(|it| it.window.meets(window))
+            || given_up()
+    }
+
+    /// From when in `window` nothing disturbed the verbs of `token`; nothing if its process crashed.
+    pub(super) fn calm_since(&self, process: usize, token: &Token, window: Window) -> Option<Ms> {
+        let life = &self.lives[process];
+        let troubles = life.troubles.iter().filter(|it| it.endangers(token));
+        let windows = troubles
+            .map(|it| it.window)
+            .chain(self.outages.iter().copied());
+        let last = windows.filter(|it| it.meets(window)).map(|it| it.to).max();
+        let calm = last.map_or(window.from, |last| last.clamp(window.from, window.to));
+        (!life.crashed).then_some(calm)
+    }
+
+    fn was_out(&self, window: Window) -> bool {
+        self.outages.iter().any(|it| it.meets(window))
+    }
+
+    /// Whether the store failed for this process in `window`.
+    pub(super) fn failed(&self, process: usize, window: Window) -> bool {
+        let mut errors = self.lives[process].errors.iter();
+        errors.any(|at| window.contains(*at))
+    }
+
+    pub(super) fn jumped(&self, process: usize, window: Window) -> bool {
+        let mut jumps = self.lives[process].jumps.iter();
+        jumps.any(|at| window.contains(*at))
+    }
+
+    /// Other calls for the same key in the same process that were there in `window`. The flight
+    /// of a caller who hung up or was told to come back may go on for an unknown time.
+    pub(super) fn beside(&self, call: usize, window: Window) -> impl Iterator<Item = &Call> {
+        let own = &self.calls[call];
+        let others = self.calls.iter().enumerate();
+        others
+            .filter(move |(id, other)| {
+                *id != call
+                    && other.process == own.process
+                    && other.key == own.key
+                    && other.started <= window.to
+                    && (other.flies_on || other.left.is_none_or(|left| left >= window.from))
+            })
+            .map(|(_, other)| other)
+    }
+
+    /// The time in which the answer to a call must have been true: its own, and that of the flight
+    /// it may have been attached to. A flight asks the store before some of its duplicates come,
+    /// and they share what it is told (rule 13); how long before is bounded by a verb's latency.
+    pub(super) fn answerable(&self, call: usize, now: Ms) -> Window {
+        let caller = &self.calls[call];
+        let own = Window::new(caller.started, now);
+        let beside = self.beside(call, own);
+        let same = beside.filter(|other| other.fingerprint == caller.fingerprint);
+        let Some(first) = same.map(|other| other.started).min() else {
+            return own;
+        };
+        let flight = Window::new(first.min(own.from), now);
+        if self.disturbed(caller.process, flight) {
+            return flight;
+        }
+        let read = own.from.saturating_sub(READ_AGE_MAX);
+        Window::new(flight.from.max(read), now)
+    }
+
+    /// Runs for the same key and meaning in the same process whose flight was there in `window`:
+    /// those a duplicate can have been attached to, and its own.
+    pub(super) fn flights(&self, call: usize, window: Window) -> impl Iterator<Item = &Run> {
+        let own = &self.calls[call];
+        self.runs.iter().filter(move |run| {
+            let leader = &self.calls[run.call];
+            leader.process == own.process
+                && leader.key == own.key
+                && leader.fingerprint == own.fingerprint
+                && self.flight(run).meets(window)
+        })
+    }
+
+    /// From the start of a run to the end of its flight, as far as that is known.
+    pub(super) fn flight(&self, run: &Run) -> Window {
+        let leader = &self.calls[run.call];
+        let until = match (run.ended, leader.left) {
+            (Some(_), Some(_)) if leader.flies_on => run.landed + STALL_MAX,
+            (Some(_), Some(left)) => left.max(run.landed),
+            (None, _) | (_, None) => Ms::MAX,
+        };
+        Window::new(run.started, until)
+    }
+}

@@ -1,0 +1,7 @@
+//! The rules that must hold after every step, in words. Each is a function that says whether it
+//! held; none changes anything.
+
+pub(super) mod answers;
+pub(super) mod refusals;
+pub(super) mod replies;
+pub(super) mod tenancy;

@@ -1,0 +1,261 @@
+//! A run from its beginning to its end: the script is played, everything heals, and what is left
+//! must be in order.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::StatusCode;
+use onlyonce_core::operate::{Filter, Page};
+use onlyonce_core::{OnLapse, Record, Response, State};
+
+use super::client::{Order, ask, client};
+use super::clock::{Ms, millis, pause};
+use super::history::What;
+use super::kinds::{Fault, Heard, Seen};
+use super::model::{Cell, Closing, Window};
+use super::process::{open, shut_down};
+use super::report::hold;
+use super::script::{Action, Script};
+use super::terms::{LEASE_MAX, Terms};
+use super::world::{Running, World};
+
+/// How long everything may take to settle once all faults have ended.
+const QUIET_WITHIN: Ms = 60_000;
+/// A record about to expire is left out where its end would race with the check.
+const MARGIN: Ms = 50;
+
+/// Plays the whole script, and checks what is left.
+pub(super) async fn play(world: &Arc<World>, script: Script) {
+    for node in 0..script.nodes {
+        world.step(|state, _| state.nodes.push(None));
+        open(world, node).await;
+    }
+    lay_out(world, script.keys);
+    world.step(|state, _| state.weather = script.weather);
+    let mut resolved = 0;
+    for (at, action) in script.actions {
+        pause(at.saturating_sub(world.now())).await;
+        act(world, action, &mut resolved).await;
+    }
+    pause(script.heals_at.saturating_sub(world.now())).await;
+    heal(world);
+    quieten(world).await;
+    nothing_is_left(world).await;
+    for key in 0..script.keys {
+        probe(world, key).await;
+    }
+    world.step(count_expired);
+}
+
+/// Finds where each key lives: all engines agreed on the secret, so any of them knows.
+fn lay_out(world: &World, keys: usize) {
+    world.step(|state, _| {
+        let Some(Running { engine, .. }) = &state.nodes[0] else {
+            return;
+        };
+        let slots = world.keys[..keys]
+            .iter()
+            .map(|key| engine.slot(&world.scope, key));
+        state.ledger.cells = slots.map(Cell::new).collect();
+    });
+}
+
+async fn act(world: &Arc<World>, action: Action, resolved: &mut u32) {
+    let on = |node: usize| world.step(|state, _| state.nodes[node].clone());
+    let slot = |key: usize| world.step(|state, _| state.ledger.cells[key].slot);
+    match action {
+        Action::Call(order) => {
+            world.step(|state, _| {
+                state.clients += 1;
+                if order.credential > 0 {
+                    state.report.count_fault(Fault::Rotation);
+                }
+            });
+            tokio::spawn(client(Arc::clone(world), *order));
+        }
+        Action::Crash { node } => {
+            if let Some(Running { process, .. }) = on(node) {
+                process.crash(world, Fault::Crash);
+            }
+        }
+        Action::Pause { node, ms } => {
+            if let Some(Running { process, .. }) = on(node) {
+                process.pause(world, ms);
+            }
+        }
+        Action::Jump { node, by_ms } => {
+            if let Some(Running { process, .. }) = on(node) {
+                process.jump(world, by_ms);
+            }
+        }
+        Action::Outage { ms } => world.step(|state, now| {
+            state.report.count_fault(Fault::Outage);
+            state.ledger.outages.push(Window::new(now, now + ms));
+            let fault = What::Fault {
+                fault: Fault::Outage,
+                verb: None,
+                ms,
+            };
+            state.note(now, None, fault);
+        }),
+        Action::ShutDown { node, grace } => {
+            if let Some(running) = on(node) {
+                tokio::spawn(shut_down(Arc::clone(world), running, grace));
+            }
+        }
+        Action::Forget { key } => drop(world.forget(&slot(key)).await),
+        Action::Extend { key, ms } => drop(world.extend(&slot(key), millis(ms)).await),
+        Action::Resolve { key, keep } => {
+            *resolved += 1;
+            let body = Bytes::from(format!("resolved {resolved}"));
+            let response = Arc::new(Response::new(StatusCode::OK, body));
+            drop(world.resolve(&slot(key), &response, keep).await);
+        }
+        // Dropping what is expired changes nothing that anyone can see.
+        Action::Sweep { records_max } => drop(world.operators().sweep(records_max).await),
+    }
+}
+
+fn heal(world: &World) {
+    let living: Vec<Running> = world.step(|state, now| {
+        state.note(now, None, What::Healed);
+        state.weather = super::world::Weather {
+            healed: true,
+            ..Default::default()
+        };
+        for outage in &mut state.ledger.outages {
+            outage.to = outage.to.min(now);
+        }
+        state.living().cloned().collect()
+    });
+    for Running { process, .. } in living {
+        process.gate.resume();
+    }
+}
+
+/// Waits until nobody waits any more: callers, flights, verbs under way.
+async fn quieten(world: &World) {
+    let until = world.now() + QUIET_WITHIN;
+    loop {
+        let busy = world.step(|state, _| {
+            let in_flight: usize = state.living().map(|it| it.engine.in_flight()).sum();
+            (state.clients, state.under_way, state.opening, in_flight)
+        });
+        if busy == (0, 0, 0, 0) {
+            return;
+        }
+        if world.now() >= until {
+            let (clients, verbs, _, in_flight) = busy;
+            world.check(|_, _| {
+                hold(
+                    false,
+                    "when all is well again, nobody waits for ever",
+                    || format!("{clients} callers, {in_flight} flights and {verbs} verbs are left"),
+                )
+            });
+            return;
+        }
+        pause(LEASE_MAX / 5).await;
+    }
+}
+
+/// After the last lease: nothing pending under a live lease, and the store lists what the model
+/// has.
+async fn nothing_is_left(world: &World) {
+    pause(LEASE_MAX).await;
+    let page = Page {
+        after: None,
+        records_max: usize::MAX,
+    };
+    let listed = world.operators().list(&Filter::default(), &page).await;
+    let listed = listed.unwrap_or_default();
+    world.check(|state, now| {
+        let cells = state.ledger.cells.iter_mut();
+        let mut expected: Vec<_> = cells
+            .filter_map(|cell| Some((cell.slot, cell.record(now)?)))
+            .collect();
+        expected.sort_by_key(|(slot, _)| *slot);
+        hold(expected == listed, "the store lists what is there", || {
+            format!("expected {expected:?}\n  was {listed:?}")
+        })?;
+        let live = expected.iter().find(|(_, record)| {
+            matches!(record.state, State::Pending { lease_left } if !lease_left.is_zero())
+        });
+        hold(
+            live.is_none(),
+            "when all is quiet, nobody holds a lease",
+            || format!("{live:?}"),
+        )
+    });
+}
+
+/// One more call for each key, when all is well: it gets what it must.
+async fn probe(world: &Arc<World>, key: usize) {
+    let (record, terms) = world.step(|state, now| {
+        let terms = Terms {
+            on_lapse: OnLapse::Rerun,
+            ..Terms::draw(&mut state.dice)
+        };
+        (state.ledger.cells[key].record(now), terms)
+    });
+    let meaning = record.as_ref().map_or([1, 0], |record| {
+        let digest = record.fingerprint.digest();
+        [digest[0], digest[1]]
+    });
+    let order = Order {
+        node: 0,
+        key,
+        payload: meaning[0] - 1,
+        credential: meaning[1],
+        terms,
+        policy: terms.policy(&world.base),
+        keep: None,
+        hangs_up_after: None,
+        again: 0,
+        by_hand: false,
+    };
+    let heard = ask(world, &order).await;
+    let fits = match &record {
+        Some(record) if record.keep_left < millis(MARGIN) => true,
+        Some(record) => fits(record, heard),
+        None => heard.is_some_and(is_new),
+    };
+    world.check(|_, _| {
+        hold(
+            fits,
+            "when all is well, a call gets what its record says",
+            || format!("key {key} heard {heard:?}, record {record:?}"),
+        )
+    });
+}
+
+fn fits(record: &Record, heard: Option<Heard>) -> bool {
+    match record.state {
+        State::Done(_) | State::Failed(_) => heard == Some(Heard::Replayed),
+        State::Unknown => heard == Some(Heard::OutcomeUnknown),
+        State::Pending { .. } if record.on_lapse == OnLapse::Hold => {
+            heard == Some(Heard::OutcomeUnknown)
+        }
+        State::Pending { .. } => heard.is_some_and(is_new),
+    }
+}
+
+/// What a call can hear for which the handler runs.
+fn is_new(heard: Heard) -> bool {
+    matches!(
+        heard,
+        Heard::Ran | Heard::RanUnstored | Heard::NotRun | Heard::OutcomeUnknown | Heard::TimedOut
+    )
+}
+
+fn count_expired(state: &mut super::world::State, now: Ms) {
+    for cell in &mut state.ledger.cells {
+        cell.current(now);
+        for tenure in &cell.tenures {
+            let expired = matches!(tenure.closed, Some((_, Closing::Expired)));
+            if expired && tenure.finished.is_some() {
+                state.report.count_seen(Seen::Expired);
+            }
+        }
+    }
+}
