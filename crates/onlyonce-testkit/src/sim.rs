@@ -22,6 +22,7 @@ mod bug;
 mod client;
 mod clock;
 mod dice;
+mod fate;
 mod flawed;
 mod gate;
 mod handler;

@@ -11,7 +11,7 @@ use crate::refusal::{Reason, Refusal};
 use crate::store::{Claim, Claimed, Lease, Release, Renewed, StoreError, StoreErrorKind};
 
 use super::Engine;
-use super::call::{Call, Replay};
+use super::call::{Answer, Call, Replay};
 use super::flight::{Flight, Phase};
 
 /// Claims tried before the store counts as down. Safe: the token makes them one claim.
@@ -27,6 +27,15 @@ pub(super) enum Claiming {
     Unprotected,
     Replay(Replay),
     Refuse(Refusal),
+}
+
+/// What came of following, or asking beside, a flight of this process.
+pub(super) enum Followed {
+    Answer(Answer),
+    /// No word on our request: try again.
+    Again,
+    /// The slot is ours, whatever that flight still waits for; heard at this moment.
+    Granted(Lease, Duration),
 }
 
 /// What a record in the way means for a call.
@@ -79,6 +88,10 @@ pub(super) fn in_progress(call: &Call) -> Refusal {
     Refusal::new(Reason::InProgress).retry_after(call.policy.retry_after)
 }
 
+fn store_down(call: &Call) -> Refusal {
+    Refusal::new(Reason::StoreDown).retry_after(call.policy.retry_after)
+}
+
 impl Engine {
     /// Claims the slot for `flight`, waiting for whoever holds it as long as the policy allows.
     pub(super) async fn claim(&self, call: &Call, flight: &Arc<Flight>) -> Claiming {
@@ -97,14 +110,7 @@ impl Engine {
                     continue;
                 }
                 Ok(Claimed::Granted { lease, overtook }) => {
-                    flight.confirm();
-                    let attempt = lease.attempt;
-                    if let Some(held) = overtook {
-                        let holder = Arc::clone(&held.holder);
-                        self.emit(call, &Event::TookOver { holder });
-                    }
-                    let waited = heard.saturating_sub(started);
-                    self.emit(call, &Event::Claimed { attempt, waited });
+                    self.emit_granted(call, &lease, overtook, heard.saturating_sub(started));
                     return Claiming::Granted(lease, heard);
                 }
                 Ok(Claimed::Taken(record)) => record,
@@ -112,12 +118,9 @@ impl Engine {
                     attempt.renew_token();
                     continue;
                 }
-                Err(error) => return self.store_down(call, &error),
+                Err(error) => return self.claim_failed(call, &error),
             };
             attempt.not_ours();
-            if record.fingerprint == call.fingerprint {
-                flight.confirm();
-            }
             let at_most = match judge(&record, call) {
                 Judgement::Replay(replay) => return Claiming::Replay(replay),
                 Judgement::Refuse(refusal) => return Claiming::Refuse(refusal),
@@ -140,6 +143,50 @@ impl Engine {
         }
     }
 
+    /// Asks the store about a call that may not lead, because a flight of another meaning is at
+    /// its slot without holding it. Waits for a change no longer than `left`.
+    pub(super) async fn ask(&self, call: &Call, left: Duration) -> Followed {
+        let started = self.now();
+        let mut attempt = ClaimAttempt::new(self, call);
+        let (claimed, heard) = attempt.send(started).await;
+        let record = match claimed {
+            Ok(Claimed::Taken(record)) => record,
+            Ok(Claimed::Granted { lease, overtook }) => {
+                self.emit_granted(call, &lease, overtook, heard.saturating_sub(started));
+                return Followed::Granted(lease, heard);
+            }
+            Ok(Claimed::Dead) => return Followed::Again,
+            Err(_) => return Followed::Answer(Answer::Refused(store_down(call))),
+        };
+        attempt.not_ours();
+        let at_most = match judge(&record, call) {
+            Judgement::Replay(replay) => return Followed::Answer(Answer::Replayed(replay)),
+            Judgement::Refuse(refusal) => return Followed::Answer(Answer::Refused(refusal)),
+            Judgement::ClaimAgain => WAKE_PAUSE_MIN,
+            Judgement::Wait { at_most } => at_most,
+        };
+        if left.is_zero() {
+            return Followed::Answer(Answer::Refused(in_progress(call)));
+        }
+        self.await_change(call, &record, at_most.min(left)).await;
+        Followed::Again
+    }
+
+    fn emit_granted(
+        &self,
+        call: &Call,
+        lease: &Lease,
+        overtook: Option<Arc<Meta>>,
+        waited: Duration,
+    ) {
+        if let Some(held) = overtook {
+            let holder = Arc::clone(&held.holder);
+            self.emit(call, &Event::TookOver { holder });
+        }
+        let attempt = lease.attempt;
+        self.emit(call, &Event::Claimed { attempt, waited });
+    }
+
     /// Returns when the slot may have changed, or it is time to look again, or to shut down.
     pub(super) async fn await_change(&self, call: &Call, record: &Record, at_most: Duration) {
         let began = self.now();
@@ -160,14 +207,13 @@ impl Engine {
         }
     }
 
-    fn store_down(&self, call: &Call, error: &StoreError) -> Claiming {
+    fn claim_failed(&self, call: &Call, error: &StoreError) -> Claiming {
         match (call.policy.store_down, error.kind) {
             (StoreDown::Open, StoreErrorKind::Unavailable | StoreErrorKind::Full) => {
                 Claiming::Unprotected
             }
             (StoreDown::Open, StoreErrorKind::Corrupt) | (StoreDown::Closed, _) => {
-                let refusal = Refusal::new(Reason::StoreDown);
-                Claiming::Refuse(refusal.retry_after(call.policy.retry_after))
+                Claiming::Refuse(store_down(call))
             }
         }
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::event::{Event, Verb};
-use crate::record::Record;
+use crate::record::{Record, State};
 use crate::refusal::{Reason, Refusal};
 use crate::response::{Origin, Response};
 use crate::store::{Completed, Lease, Receipt, Release, Released, StoreError};
@@ -80,12 +80,16 @@ impl Engine {
         let mut response = match outcome {
             Outcome::Finished(response) => response,
             Outcome::NotRun => {
-                self.release(call, lease, Release::NotRun).await;
+                if let Some(answer) = self.give_up(call, &lease, Release::NotRun).await {
+                    return answer;
+                }
                 self.emit(call, &Event::NotRun);
                 return Answer::Refused(Refusal::new(Reason::NotRun).retry_after(RETRY_NOW));
             }
             Outcome::Unknown => {
-                self.release(call, lease, Release::Unknown).await;
+                if let Some(answer) = self.give_up(call, &lease, Release::Unknown).await {
+                    return answer;
+                }
                 self.emit(call, &Event::OutcomeUnknown);
                 return Answer::Refused(Refusal::new(Reason::OutcomeUnknown));
             }
@@ -95,12 +99,9 @@ impl Engine {
         }
         if wishes.do_not_store || !is_stored(call, &response) {
             let status = response.status.as_u16();
-            // The handler may have completed the record itself before it failed.
-            if let Some(record) = self.release(call, lease.clone(), Release::NotRun).await
-                && record.token == lease.token
-                && let Some(replay) = Replay::of(&record)
-            {
-                return self.found_finished(call, &lease, response, &record, replay);
+            // Overtaken, or completed by the handler itself before it failed: what is stored counts.
+            if let Some(record) = self.release(call, lease.clone(), Release::NotRun).await {
+                return Box::pin(self.found(call, &lease, response, None, record)).await;
             }
             self.emit(call, &Event::NotKept { status });
             return Answer::Ran {
@@ -133,6 +134,14 @@ impl Engine {
         Box::pin(self.complete_at_last(call, flight, lease, response, keep_for, completed)).await
     }
 
+    /// Ends a claim that has no answer. An overtaken holder still has one: the stored one.
+    async fn give_up(&self, call: &Call, lease: &Lease, why: Release) -> Option<Answer> {
+        let record = self.release(call, lease.clone(), why).await?;
+        let replay = Replay::of(&record).filter(|_| record.fingerprint == call.fingerprint)?;
+        self.emit(call, &Event::Overtaken);
+        Some(Answer::Replayed(replay))
+    }
+
     /// Completes until the store has taken the result or says whose it has instead.
     async fn complete_at_last(
         &self,
@@ -149,7 +158,8 @@ impl Engine {
             match completed {
                 Ok(Completed::Stored(receipt)) => return self.stored(call, response, receipt),
                 Ok(Completed::Found(record)) => {
-                    return self.found(call, lease, response, keep_for, record).await;
+                    let found = self.found(call, lease, response, Some(keep_for), record);
+                    return found.await;
                 }
                 Ok(Completed::Absent) => {
                     // Forgotten or expired while it ran. The caller's answer is all there is.
@@ -197,13 +207,14 @@ impl Engine {
         }
     }
 
-    /// The slot holds something else: our own earlier complete, or what overtook us.
+    /// The slot holds something else: our own earlier complete, or what overtook us. Waits for
+    /// the latter to finish; `keep_for` is given where our own answer was one to store.
     async fn found(
         &self,
         call: &Call,
         lease: &Lease,
         response: Arc<Response>,
-        keep_for: Duration,
+        keep_for: Option<Duration>,
         mut record: Record,
     ) -> Answer {
         let started = self.now();
@@ -211,19 +222,45 @@ impl Engine {
             if let Some(replay) = Replay::of(&record) {
                 return self.found_finished(call, lease, response, &record, replay);
             }
-            let patience = call.policy.duplicate.patience();
-            let left = patience.saturating_sub(self.now().saturating_sub(started));
-            if record.token == lease.token || record.is_lapsed() {
+            if record.fingerprint != call.fingerprint {
+                return Answer::Refused(mismatch(&record.meta, call));
+            }
+            let running = match record.state {
+                State::Pending { lease_left } => !lease_left.is_zero(),
+                State::Done(_) | State::Failed(_) | State::Unknown => false,
+            };
+            if !running || record.token == lease.token {
                 return Answer::Refused(Refusal::new(Reason::OutcomeUnknown));
             }
+            let patience = call.policy.duplicate.patience();
+            let left = patience.saturating_sub(self.now().saturating_sub(started));
             if left.is_zero() || self.is_closing() {
                 return Answer::Refused(in_progress(call));
             }
             self.await_change(call, &record, left).await;
-            // Fenced by our dead token, a repeated complete only reads.
-            match self.inner.store.complete(lease, &response, keep_for).await {
+            // Repeated with our dead token, both verbs only read.
+            let again = match keep_for {
+                Some(keep_for) => self.inner.store.complete(lease, &response, keep_for).await,
+                None => self
+                    .inner
+                    .store
+                    .release(lease, Release::NotRun)
+                    .await
+                    .map(|released| match released {
+                        Released::Found(record) => Completed::Found(record),
+                        Released::Ended => Completed::Absent,
+                    }),
+            };
+            match again {
                 Ok(Completed::Found(now)) => record = now,
                 Ok(Completed::Stored(receipt)) => return self.stored(call, response, receipt),
+                Ok(Completed::Absent) if keep_for.is_none() => {
+                    return Answer::Ran {
+                        response,
+                        receipt: None,
+                        as_returned: true,
+                    };
+                }
                 Ok(Completed::Absent) => return Answer::Refused(not_stored(call)),
                 Err(error) => self.store_failed(call, Verb::Complete, &error),
             }

@@ -32,12 +32,10 @@ pub(super) struct Flight {
     pub(super) meta: Arc<Meta>,
     phase: Mutex<Stage>,
     changed: Notify,
-    /// The store has confirmed our fingerprint for this slot. Until then a different one is not
-    /// a mismatch: it may be this flight that is refused.
-    confirmed: AtomicBool,
     waiters: AtomicUsize,
     /// Another process has taken over our lease.
     lost: AtomicBool,
+    aside: AtomicBool,
     pub(super) renewal: Mutex<Option<Renewal>>,
 }
 
@@ -98,27 +96,47 @@ impl Flights {
         if let Some(flight) = shard.get(&call.slot) {
             return Joined::Attach(Arc::clone(flight));
         }
-        let flight = Arc::new(Flight {
-            slot: call.slot,
-            fingerprint: call.fingerprint,
-            meta: Arc::clone(&call.meta),
-            phase: Mutex::new(Stage {
-                phase: Phase::Claiming,
-                number: 0,
-            }),
-            changed: Notify::new(),
-            confirmed: AtomicBool::new(false),
-            waiters: AtomicUsize::new(0),
-            lost: AtomicBool::new(false),
-            renewal: Mutex::new(None),
-        });
+        let flight = Flight::of(call);
         shard.insert(call.slot, Arc::clone(&flight));
+        Joined::Lead(self.guard(flight, owner))
+    }
+
+    /// Starts a flight for a call that holds the slot already, whoever else is at it.
+    pub(super) fn take(&self, call: &Call, owner: super::Engine) -> FlightGuard {
+        let flight = Flight::of(call);
+        self.put_first(&flight);
+        self.guard(flight, owner)
+    }
+
+    /// Makes `flight`, which holds the slot, the one that newcomers find.
+    pub(super) fn put_first(&self, flight: &Arc<Flight>) {
+        let mut shard = lock(self.shard(&flight.slot));
+        flight.aside.store(false, Ordering::Relaxed);
+        if let Some(other) = shard.insert(flight.slot, Arc::clone(flight)) {
+            let still_first = Arc::ptr_eq(&other, flight);
+            other.aside.store(!still_first, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes a flight that has lost the slot out of newcomers' way.
+    pub(super) fn put_aside(&self, flight: &Arc<Flight>) {
+        let mut shard = lock(self.shard(&flight.slot));
+        flight.aside.store(true, Ordering::Relaxed);
+        if shard
+            .get(&flight.slot)
+            .is_some_and(|it| Arc::ptr_eq(it, flight))
+        {
+            shard.remove(&flight.slot);
+        }
+    }
+
+    fn guard(&self, flight: Arc<Flight>, owner: super::Engine) -> FlightGuard {
         self.count.fetch_add(1, Ordering::Relaxed);
-        Joined::Lead(FlightGuard {
+        FlightGuard {
             flight,
             owner,
             ended: false,
-        })
+        }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -147,8 +165,8 @@ impl Flights {
         all
     }
 
-    fn remove(&self, slot: &Slot) {
-        lock(self.shard(slot)).remove(slot);
+    fn remove(&self, flight: &Arc<Flight>) {
+        self.put_aside(flight);
         if self.count.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.landed.notify_waiters();
         }
@@ -156,6 +174,28 @@ impl Flights {
 }
 
 impl Flight {
+    fn of(call: &Call) -> Arc<Self> {
+        Arc::new(Self {
+            slot: call.slot,
+            fingerprint: call.fingerprint,
+            meta: Arc::clone(&call.meta),
+            phase: Mutex::new(Stage {
+                phase: Phase::Claiming,
+                number: 0,
+            }),
+            changed: Notify::new(),
+            waiters: AtomicUsize::new(0),
+            lost: AtomicBool::new(false),
+            aside: AtomicBool::new(false),
+            renewal: Mutex::new(None),
+        })
+    }
+
+    /// Whether newcomers do not find it, because another flight has or had the slot.
+    pub(super) fn is_aside(&self) -> bool {
+        self.aside.load(Ordering::Relaxed)
+    }
+
     /// The phase it is in, and its number.
     pub(super) fn look(&self) -> (Phase, u32) {
         let stage = lock(&self.phase);
@@ -188,12 +228,10 @@ impl Flight {
         self.lost.load(Ordering::Relaxed)
     }
 
-    pub(super) fn confirm(&self) {
-        self.confirmed.store(true, Ordering::Release);
-    }
-
-    pub(super) fn is_confirmed(&self) -> bool {
-        self.confirmed.load(Ordering::Acquire)
+    /// Whether the store has given this flight the slot, and nothing says it lost it since. Only
+    /// then its meaning is what the slot holds: a flight that claims or waits may itself be refused.
+    pub(super) fn holds_the_slot(&self) -> bool {
+        lock(&self.renewal).is_some()
     }
 
     /// Takes a place among those who wait for this flight.
@@ -236,7 +274,7 @@ impl FlightGuard {
     /// Off the map first: whoever comes now asks the store.
     fn land(&mut self, last: Phase) {
         if !std::mem::replace(&mut self.ended, true) {
-            self.owner.inner.flights.remove(&self.flight.slot);
+            self.owner.inner.flights.remove(&self.flight);
             *lock(&self.flight.renewal) = None;
             self.flight.enter(last);
         }

@@ -19,7 +19,7 @@ use crate::response::Response;
 use crate::store::Lease;
 
 use super::Engine;
-use super::begin::{Claiming, RETRY_NOW, in_progress, mismatch};
+use super::begin::{Claiming, Followed, RETRY_NOW, in_progress, mismatch};
 use super::call::{Answer, Call, Outcome, Replay, Verdict};
 use super::execution::Execution;
 use super::finish::Held;
@@ -35,61 +35,75 @@ impl Engine {
         F: Future<Output = Outcome> + Send + 'static,
     {
         let call = call.into();
-        loop {
+        let mut patience = Patience::default();
+        let guard = loop {
             match self.inner.flights.join(&call, self.clone()) {
-                Joined::Lead(guard) => {
-                    let flight = Arc::clone(&guard);
-                    let mut ready = Some((guard, work));
-                    let answer = poll_fn(|cx| {
-                        let (guard, work) = ready.take().expect("polled once, then ready");
-                        Poll::Ready(self.depart(cx, guard, &call, work))
-                    });
-                    let answer = match answer.await {
-                        Poll::Ready(answer) => answer,
-                        Poll::Pending => landed(&flight, &call).await,
-                    };
-                    self.report(&call, &answer, false);
-                    return answer;
-                }
+                Joined::Lead(guard) => break (guard, None),
                 Joined::Attach(flight) => {
                     // Boxed: its state would weigh on every call that leads.
-                    if let Some(answer) = Box::pin(self.follow(&flight, &call)).await {
-                        self.report(&call, &answer, true);
-                        return answer;
+                    match Box::pin(self.follow(&flight, &call, &mut patience)).await {
+                        Followed::Answer(answer) => {
+                            self.report(&call, &answer, true);
+                            return answer;
+                        }
+                        Followed::Again => {}
+                        Followed::Granted(lease, heard) => {
+                            let guard = self.inner.flights.take(&call, self.clone());
+                            break (guard, Some((lease, heard)));
+                        }
                     }
                 }
             }
-        }
+        };
+        let flight = Arc::clone(&guard.0);
+        let mut ready = Some((guard, work));
+        let departed = poll_fn(|cx| {
+            let ((guard, granted), work) = ready.take().expect("polled once, then ready");
+            Poll::Ready(self.depart(cx, guard, &call, granted, work))
+        });
+        let answer = match departed.await {
+            Poll::Ready(answer) => answer,
+            Poll::Pending => landed(&flight, &call).await,
+        };
+        self.report(&call, &answer, false);
+        answer
     }
 
     /// Claims the slot for a caller who runs the work by hand.
     pub async fn begin(&self, call: impl Into<Arc<Call>>) -> Verdict {
         let call = call.into();
+        let mut patience = Patience::default();
         loop {
             match self.inner.flights.join(&call, self.clone()) {
                 Joined::Lead(flight) => return self.begin_leading(flight, call).await,
-                Joined::Attach(flight) => match self.follow(&flight, &call).await {
-                    Some(answer) => {
+                Joined::Attach(flight) => match self.follow(&flight, &call, &mut patience).await {
+                    Followed::Answer(answer) => {
                         self.report(&call, &answer, true);
                         return verdict(answer);
                     }
-                    None => continue,
+                    Followed::Again => {}
+                    Followed::Granted(lease, heard) => {
+                        let flight = self.inner.flights.take(&call, self.clone());
+                        return self.hold(flight, call, lease, heard);
+                    }
                 },
             }
         }
     }
 
+    fn hold(&self, flight: FlightGuard, call: Arc<Call>, lease: Lease, heard: Duration) -> Verdict {
+        let execution = self.take_off(&call, &flight, lease, heard);
+        Verdict::Execute(Held {
+            engine: self.clone(),
+            call,
+            execution,
+            flight: Some(flight),
+        })
+    }
+
     async fn begin_leading(&self, flight: FlightGuard, call: Arc<Call>) -> Verdict {
         let answer = match self.claim(&call, &flight).await {
-            Claiming::Granted(lease, heard) => {
-                let execution = self.take_off(&call, &flight, lease, heard);
-                return Verdict::Execute(Held {
-                    engine: self.clone(),
-                    call,
-                    execution,
-                    flight: Some(flight),
-                });
-            }
+            Claiming::Granted(lease, heard) => return self.hold(flight, call, lease, heard),
             Claiming::Unprotected => {
                 self.emit(&call, &Event::Unprotected);
                 flight.end(Answer::Refused(Refusal::new(Reason::StoreDown)));
@@ -110,18 +124,29 @@ impl Engine {
         cx: &mut Context<'_>,
         guard: FlightGuard,
         call: &Arc<Call>,
+        granted: Option<(Lease, Duration)>,
         work: W,
     ) -> Poll<Answer>
     where
         W: FnOnce(Execution) -> F + Send + 'static,
         F: Future<Output = Outcome> + Send + 'static,
     {
-        let mut claiming = self.launch(guard, Arc::clone(call));
-        let Poll::Ready(departure) = claiming.as_mut().poll(cx) else {
-            let (engine, work) = (self.clone(), boxed(work));
-            let flying = async move { engine.fly(claiming.await, work).await };
-            tokio::spawn(flying.in_current_span());
-            return Poll::Pending;
+        let departure = match granted {
+            Some((lease, heard)) => Departure {
+                flight: guard,
+                call: Arc::clone(call),
+                claiming: Claiming::Granted(lease, heard),
+            },
+            None => {
+                let mut claiming = self.launch(guard, Arc::clone(call));
+                let Poll::Ready(departure) = claiming.as_mut().poll(cx) else {
+                    let (engine, work) = (self.clone(), boxed(work));
+                    let flying = async move { engine.fly(claiming.await, work).await };
+                    tokio::spawn(flying.in_current_span());
+                    return Poll::Pending;
+                };
+                departure
+            }
         };
         let departure = match departure.claiming {
             Claiming::Replay(replay) => {
@@ -194,11 +219,13 @@ impl Engine {
     ) -> Answer {
         match self.execute(call, execution, started, work).await {
             Ok(outcome) => self.settle(call, flight, execution, outcome).await,
-            Err(TimedOut) => {
-                self.settle(call, flight, execution, Outcome::Unknown).await;
-                let refusal = Refusal::new(Reason::TimedOut);
-                Answer::Refused(refusal.retry_after(call.policy.retry_after))
-            }
+            Err(TimedOut) => match self.settle(call, flight, execution, Outcome::Unknown).await {
+                Answer::Refused(_) => {
+                    let refusal = Refusal::new(Reason::TimedOut);
+                    Answer::Refused(refusal.retry_after(call.policy.retry_after))
+                }
+                overtaken @ (Answer::Ran { .. } | Answer::Replayed(_)) => overtaken,
+            },
         }
     }
 
@@ -211,6 +238,9 @@ impl Engine {
         now: Duration,
     ) -> Execution {
         self.keep_alive(flight, lease.clone(), now);
+        if flight.is_aside() {
+            self.inner.flights.put_first(flight);
+        }
         flight.enter(Phase::Running);
         Execution::new(call, lease, flight)
     }
@@ -248,28 +278,25 @@ impl Engine {
         }
     }
 
-    /// Waits with a flight of this process. Nothing, if it ended without a word on our request:
-    /// then we ask the store ourselves.
-    async fn follow(&self, flight: &Arc<Flight>, call: &Call) -> Option<Answer> {
+    /// Waits with a flight of this process.
+    async fn follow(&self, flight: &Arc<Flight>, call: &Call, patience: &mut Patience) -> Followed {
+        let left = patience.left(self, call);
+        if call.fingerprint != flight.fingerprint {
+            return self.follow_another(flight, call, left).await;
+        }
         let waiter = flight.wait();
         let mut attached = false;
-        let deadline = sleep_for(call.policy.duplicate.patience());
+        let deadline = sleep_for(left);
         tokio::pin!(deadline);
         loop {
             let (phase, seen) = flight.look();
             if matches!(phase, Phase::Left) {
-                return None;
+                return Followed::Again;
             }
-            if call.fingerprint != flight.fingerprint {
-                if flight.is_confirmed() {
-                    return Some(Answer::Refused(mismatch(&flight.meta, call)));
-                }
-                if matches!(phase, Phase::Ended(_)) {
-                    return None;
-                }
-            } else if let Some(answer) = share(&phase, flight, call, waiter.position) {
-                return Some(answer);
-            } else if !attached && !matches!(phase, Phase::Claiming) {
+            if let Some(answer) = share(&phase, flight, call, waiter.position) {
+                return Followed::Answer(answer);
+            }
+            if !attached && !matches!(phase, Phase::Claiming) {
                 attached = true;
                 let waiters = waiter.position + 1;
                 self.emit(call, &Event::Attached { waiters });
@@ -278,8 +305,26 @@ impl Engine {
                 biased;
                 () = flight.changed(seen) => {}
                 () = &mut deadline, if !matches!(phase, Phase::Claiming) => {
-                    return Some(Answer::Refused(in_progress(call)));
+                    return Followed::Answer(Answer::Refused(in_progress(call)));
                 }
+            }
+        }
+    }
+
+    /// A flight of another meaning is at our slot. It never waits for us nor we for it: what the
+    /// slot holds decides, and if this flight does not hold it, the store is asked.
+    async fn follow_another(&self, flight: &Arc<Flight>, call: &Call, left: Duration) -> Followed {
+        loop {
+            let (phase, seen) = flight.look();
+            match phase {
+                Phase::Claiming => flight.changed(seen).await,
+                Phase::Running | Phase::Stalled if flight.holds_the_slot() => {
+                    return Followed::Answer(Answer::Refused(mismatch(&flight.meta, call)));
+                }
+                Phase::Running | Phase::Stalled | Phase::Waiting => {
+                    return self.ask(call, left).await;
+                }
+                Phase::Ended(_) | Phase::Left => return Followed::Again,
             }
         }
     }
@@ -306,6 +351,20 @@ impl Engine {
                 self.emit(call, &Event::Refused { reason });
             }
         }
+    }
+}
+
+/// How long a duplicate still waits, over all flights it follows.
+#[derive(Default)]
+struct Patience {
+    since: Option<Duration>,
+}
+
+impl Patience {
+    fn left(&mut self, engine: &Engine, call: &Call) -> Duration {
+        let now = engine.now();
+        let waited = now.saturating_sub(*self.since.get_or_insert(now));
+        call.policy.duplicate.patience().saturating_sub(waited)
     }
 }
 

@@ -129,6 +129,7 @@ impl Engine {
                     return;
                 }
                 flight.lose();
+                self.inner.flights.put_aside(&flight);
                 Event::LeaseLost
             }
             Err(error) => {

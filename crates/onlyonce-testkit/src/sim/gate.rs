@@ -1,64 +1,71 @@
 //! Where a process stops: everything that crosses the edge of a process (a verb, its reply, a
 //! handler's progress, an answer) passes its gate.
 
-use tokio::sync::watch;
+use std::sync::atomic::{AtomicU8, Ordering};
 
-/// Open, closed for a while, or closed for ever.
-pub(super) struct Gate(watch::Sender<Position>);
+use tokio::sync::Notify;
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Position {
-    Open,
-    Paused,
-    Crashed,
+/// Open, closed for a while, or closed for ever. Wakes in the order of arrival: a watch channel
+/// would wake in a random one, and a seed would have many histories.
+pub(super) struct Gate {
+    position: AtomicU8,
+    turned: Notify,
 }
+
+const OPEN: u8 = 0;
+const PAUSED: u8 = 1;
+const CRASHED: u8 = 2;
 
 impl Gate {
     pub(super) fn new() -> Self {
-        Self(watch::Sender::new(Position::Open))
+        Self {
+            position: AtomicU8::new(OPEN),
+            turned: Notify::new(),
+        }
     }
 
     /// Waits while the process is paused; for ever once it crashed.
     pub(super) async fn pass(&self) {
-        if *self.0.borrow() != Position::Open {
-            self.reach(Position::Open).await;
-        }
+        self.reach(OPEN).await;
     }
 
     /// Returns when the process has crashed.
     pub(super) async fn crashed(&self) {
-        self.reach(Position::Crashed).await;
+        self.reach(CRASHED).await;
     }
 
-    async fn reach(&self, wanted: Position) {
-        let mut position = self.0.subscribe();
-        let reached = position.wait_for(|now| *now == wanted).await;
-        debug_assert!(reached.is_ok(), "the gate outlives whoever waits at it");
+    /// One thread runs everything, so the gate does not turn between looking and waiting.
+    async fn reach(&self, wanted: u8) {
+        while !self.is(wanted) {
+            self.turned.notified().await;
+        }
     }
 
     pub(super) fn is_crashed(&self) -> bool {
-        *self.0.borrow() == Position::Crashed
+        self.is(CRASHED)
     }
 
     pub(super) fn pause(&self) {
-        self.turn(Position::Open, Position::Paused);
+        self.turn(OPEN, PAUSED);
     }
 
     pub(super) fn resume(&self) {
-        self.turn(Position::Paused, Position::Open);
+        self.turn(PAUSED, OPEN);
     }
 
     pub(super) fn crash(&self) {
-        self.0.send_replace(Position::Crashed);
+        self.position.store(CRASHED, Ordering::Relaxed);
+        self.turned.notify_waiters();
     }
 
-    fn turn(&self, from: Position, to: Position) {
-        self.0.send_if_modified(|now| {
-            let turns = *now == from;
-            if turns {
-                *now = to;
-            }
-            turns
-        });
+    fn is(&self, position: u8) -> bool {
+        self.position.load(Ordering::Relaxed) == position
+    }
+
+    fn turn(&self, from: u8, to: u8) {
+        if self.is(from) {
+            self.position.store(to, Ordering::Relaxed);
+            self.turned.notify_waiters();
+        }
     }
 }

@@ -6,40 +6,28 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onlyonce_core::event::Verb;
-use onlyonce_core::operate::{Filter, Operate, Page, Resolved, Stats};
+use onlyonce_core::operate::Operate;
 use onlyonce_core::{
-    Claim, Claimed, Completed, Fingerprint, Lease, Record, Release, Released, Renewed, Response,
-    Slot, Store, StoreError, StoreErrorKind, Token, async_trait,
+    Claim, Claimed, Completed, Fingerprint, Lease, Release, Released, Renewed, Response, Slot,
+    Store, StoreError, StoreErrorKind, Token, async_trait,
 };
 
 use super::clock::{Ms, in_millis, pause};
-use super::dice::Dice;
+use super::fate::Fate;
 use super::history::{Short, What};
-use super::kinds::Fault;
 use super::ledger::Run;
 use super::model::{Sender, Window};
 use super::process::Process;
 use super::terms::{LEASE_MAX, LEASE_MIN};
-use super::world::{State, World};
+use super::world::World;
+
+mod operate;
 
 const NAME: &str = "simulated";
-/// The longest an ordinary verb or reply is under way.
-const LATENCY_MAX: Ms = 3;
 
 pub(super) struct Link {
     world: Arc<World>,
     process: Arc<Process>,
-}
-
-/// What happens to one verb on its way.
-struct Fate {
-    before: Ms,
-    after: Ms,
-    request_lost: bool,
-    reply_lost: bool,
-    /// Something is wrong with this verb.
-    faulty: Option<(Verb, Token)>,
-    copy: Option<Ms>,
 }
 
 /// Counts a verb until the store has it: before that, nothing is quiet.
@@ -76,7 +64,7 @@ impl Link {
         // A wait can be longer or shorter than any lease; its delays are those of a lease.
         let lease = in_millis(lease_for).clamp(LEASE_MIN, LEASE_MAX);
         self.world
-            .step(|state, now| draw(state, self.process.id, (verb, *token), lease, now))
+            .step(|state, now| Fate::draw(state, self.process.id, (verb, *token), lease, now))
     }
 
     /// The verb is under way, is carried out, and its reply comes back: or not.
@@ -137,81 +125,6 @@ impl Link {
                 told(run, state.ledger.calls[run.call].fingerprint);
             }
         });
-    }
-}
-
-fn draw(state: &mut State, process: usize, verb: (Verb, Token), lease: Ms, now: Ms) -> Fate {
-    let weather = state.weather;
-    let dice = &mut state.dice;
-    let mut fate = Fate {
-        before: latency(dice),
-        after: latency(dice),
-        request_lost: false,
-        reply_lost: false,
-        faulty: None,
-        copy: None,
-    };
-    let copied = match verb.0 {
-        Verb::Claim => Some(Fault::CopiedClaim),
-        Verb::Renew => Some(Fault::CopiedRenew),
-        Verb::Complete => Some(Fault::CopiedComplete),
-        Verb::Release => Some(Fault::CopiedRelease),
-        Verb::Settled => None,
-    };
-    if let Some(fault) = copied
-        && dice.chance(weather.copies_permille)
-    {
-        let after = long(dice, lease);
-        fate.copy = Some(after);
-        // A copy is no excuse for anyone: counted, but nobody's disturbance.
-        state.report.count_fault(fault);
-        let what = What::Fault {
-            fault,
-            verb: Some(verb.0),
-            ms: after,
-        };
-        state.note(now, Some(process), what);
-    }
-    let dice = &mut state.dice;
-    if dice.chance(weather.faults_permille) {
-        fate.faulty = Some(verb);
-        let delay = long(dice, lease);
-        let fault = dice.pick(&[
-            Fault::LostRequest,
-            Fault::LostReply,
-            Fault::SlowRequest,
-            Fault::SlowReply,
-        ]);
-        // A loss is noticed at once or late.
-        let noticed = if dice.chance(500) { 0 } else { delay };
-        match fault {
-            Fault::SlowRequest => fate.before += delay,
-            Fault::SlowReply => fate.after += delay,
-            Fault::LostRequest => {
-                fate.request_lost = true;
-                fate.after += noticed;
-            }
-            _ => {
-                fate.reply_lost = true;
-                fate.after += noticed;
-            }
-        }
-        let window = Window::new(now, now + fate.before + fate.after);
-        state.fault(fault, Some(verb), process, window);
-    }
-    fate
-}
-
-fn latency(dice: &mut Dice) -> Ms {
-    dice.below(2 * LATENCY_MAX).saturating_sub(LATENCY_MAX - 1)
-}
-
-/// Long enough to matter: up to a lease, or past it.
-fn long(dice: &mut Dice, lease: Ms) -> Ms {
-    match dice.below(10) {
-        0..5 => dice.between(1..=lease),
-        5..9 => dice.between(lease..=lease * 5 / 2),
-        _ => dice.between(lease..=1500),
     }
 }
 
@@ -315,64 +228,5 @@ impl Store for Link {
 
     fn operate(&self) -> Option<&dyn Operate> {
         Some(self)
-    }
-}
-
-/// Of the operators' side, engines use only the agreement on a secret and the replay counts.
-#[async_trait]
-impl Operate for Link {
-    async fn get(&self, slot: &Slot) -> Result<Option<Record>, StoreError> {
-        self.world.operators().get(slot).await
-    }
-
-    async fn list(&self, filter: &Filter, page: &Page) -> Result<Vec<(Slot, Record)>, StoreError> {
-        self.world.operators().list(filter, page).await
-    }
-
-    async fn forget(&self, slot: &Slot) -> Result<bool, StoreError> {
-        self.world.forget(slot).await
-    }
-
-    async fn extend(&self, slot: &Slot, extra: Duration) -> Result<bool, StoreError> {
-        self.world.extend(slot, extra).await
-    }
-
-    async fn resolve(
-        &self,
-        slot: &Slot,
-        response: &Arc<Response>,
-        keep_for: Duration,
-    ) -> Result<Resolved, StoreError> {
-        self.world
-            .resolve(slot, response, in_millis(keep_for))
-            .await
-    }
-
-    async fn sweep(&self, records_max: usize) -> Result<usize, StoreError> {
-        self.world.operators().sweep(records_max).await
-    }
-
-    async fn stats(&self) -> Result<Stats, StoreError> {
-        self.world.operators().stats().await
-    }
-
-    async fn ping(&self) -> Result<(), StoreError> {
-        self.world.operators().ping().await
-    }
-
-    async fn count_replays(&self, replays: &[(Slot, u64)]) -> Result<(), StoreError> {
-        self.process.gate.pass().await;
-        if self.world.is_out() {
-            return Err(StoreError::new(NAME, StoreErrorKind::Unavailable));
-        }
-        self.world.count_replays(replays).await
-    }
-
-    async fn agree(&self, name: &str, offer: &[u8]) -> Result<Vec<u8>, StoreError> {
-        self.process.gate.pass().await;
-        if self.world.is_out() {
-            return Err(StoreError::new(NAME, StoreErrorKind::Unavailable));
-        }
-        self.world.operators().agree(name, offer).await
     }
 }

@@ -17,7 +17,7 @@ use super::process::{open, shut_down};
 use super::report::hold;
 use super::script::{Action, Script};
 use super::terms::{LEASE_MAX, Terms};
-use super::world::{Running, World};
+use super::world::{Running, Weather, World};
 
 /// How long everything may take to settle once all faults have ended.
 const QUIET_WITHIN: Ms = 60_000;
@@ -119,7 +119,7 @@ async fn act(world: &Arc<World>, action: Action, resolved: &mut u32) {
 fn heal(world: &World) {
     let living: Vec<Running> = world.step(|state, now| {
         state.note(now, None, What::Healed);
-        state.weather = super::world::Weather {
+        state.weather = Weather {
             healed: true,
             ..Default::default()
         };

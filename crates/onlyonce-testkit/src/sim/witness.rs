@@ -14,8 +14,8 @@ use onlyonce_core::{
 use super::clock::{Ms, in_millis, millis};
 use super::history::{Reply, Short, What};
 use super::kinds::{Fault, Seen};
-use super::model::Sender;
-use super::report::{Held, hold};
+use super::model::{Cell, Sender};
+use super::report::{Broken, Held, hold};
 use super::rules::{replies, tenancy};
 use super::world::{State, World, short};
 
@@ -80,7 +80,10 @@ impl World {
             let reply = replies::of_completion(&actual);
             state.committed(now, sender, Verb::Complete, key, &lease.token, reply);
             replies::completed(&expected, &actual)?;
-            tenancy::completed(&state.ledger, &lease.token, response, keep)?;
+            // With a lost token it only reads, whatever it offers.
+            if reply == Reply::Stored {
+                tenancy::completed(&state.ledger, &lease.token, response, keep)?;
+            }
             state.record_is(key, now, Verb::Complete, after.as_ref())
         });
         Ok(actual)
@@ -198,7 +201,7 @@ impl World {
         fault: Fault,
         slot: &Slot,
         actual: bool,
-        predict: impl FnOnce(&mut super::model::Cell, Ms) -> bool,
+        predict: impl FnOnce(&mut Cell, Ms) -> bool,
     ) {
         self.check(|state, now| {
             let key = state.key(slot)?;
@@ -228,13 +231,11 @@ impl World {
 }
 
 impl State {
-    pub(super) fn key(&self, slot: &Slot) -> Result<usize, super::report::Broken> {
-        self.ledger
-            .key_of(slot)
-            .ok_or_else(|| super::report::Broken {
-                rule: "only the slots of the calls' keys are used",
-                detail: format!("{slot:?} is none of them"),
-            })
+    pub(super) fn key(&self, slot: &Slot) -> Result<usize, Broken> {
+        self.ledger.key_of(slot).ok_or_else(|| Broken {
+            rule: "only the slots of the calls' keys are used",
+            detail: format!("{slot:?} is none of them"),
+        })
     }
 
     /// The record in the store is the one the model has.

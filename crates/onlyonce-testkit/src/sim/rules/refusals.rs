@@ -8,7 +8,6 @@ use crate::sim::kinds::Heard;
 use crate::sim::ledger::{Call, Ledger, READ_AGE_MAX, STALL_MAX};
 use crate::sim::model::Window;
 use crate::sim::report::{Held, hold};
-use crate::sim::terms::LEASE_MAX;
 
 /// A caller was refused with `heard`.
 pub(in crate::sim) fn refused(ledger: &Ledger, call: usize, heard: Heard, now: Ms) -> Held {
@@ -76,20 +75,11 @@ fn mismatched(ledger: &Ledger, call: usize, during: Window, fits: impl Fn(bool) 
     let other = |it: &Call| {
         it.fingerprint != caller.fingerprint && fits(it.credential == caller.credential)
     };
-    // A local flight's read may be older than the call that it refuses: a little, or up to a lease
-    // where verbs are slow. Older than that it has asked again, or must not speak for the store.
-    let slow = Window::new(during.from.saturating_sub(LEASE_MAX), during.to);
-    let age = if ledger.disturbed(caller.process, slow) {
-        READ_AGE_MAX + LEASE_MAX
-    } else {
-        READ_AGE_MAX
-    };
-    let read = Window::new(during.from.saturating_sub(age), during.to);
     let mut tenures = ledger.cells[caller.key].tenures.iter();
     let stored = tenures.any(|it| {
         it.fingerprint != caller.fingerprint
             && fits(it.meta.credential == caller.credential)
-            && it.whole().meets(read)
+            && it.whole().meets(during)
     });
     // A flight of this process that was granted its claim: the store confirmed its fingerprint,
     // even if the record was forgotten, expired or taken over since (rule 12).

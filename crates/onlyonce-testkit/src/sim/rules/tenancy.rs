@@ -9,7 +9,7 @@ use crate::sim::clock::{Ms, millis};
 use crate::sim::history::Ending;
 use crate::sim::ledger::{Ledger, Run};
 use crate::sim::model::{Closing, Phase, Tenure, Window};
-use crate::sim::report::{Held, hold};
+use crate::sim::report::{Broken, Held, hold};
 use crate::sim::world::short;
 
 /// How long a release may take when nothing disturbs it: two tries and their latencies.
@@ -183,11 +183,7 @@ pub(in crate::sim) fn started(ledger: &mut Ledger, id: usize, now: Ms) -> Held {
 }
 
 /// A handler was dropped before its end, and nobody crashed.
-pub(in crate::sim) fn dropped(
-    ledger: &Ledger,
-    run: &Run,
-    now: Ms,
-) -> Result<Ending, super::super::report::Broken> {
+pub(in crate::sim) fn dropped(ledger: &Ledger, run: &Run, now: Ms) -> Result<Ending, Broken> {
     let call = &ledger.calls[run.call];
     let timed_out = now >= run.started + call.terms.execution_max;
     if call.by_hand {
