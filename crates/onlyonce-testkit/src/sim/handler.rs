@@ -15,7 +15,7 @@ use super::kinds::{Fault, Seen};
 use super::ledger::Run;
 use super::model::Phase;
 use super::process::Process;
-use super::report::hold;
+use super::report::require;
 use super::rules::tenancy;
 use super::terms::{Gives, Work};
 use super::world::{World, short};
@@ -164,7 +164,7 @@ impl Running {
             let call = &state.ledger.calls[run.call];
             let (key, token) = (call.key, run.token);
             let took = now - run.started;
-            hold(
+            require(
                 call.by_hand || took <= call.terms.execution_max,
                 "a handler does not run past its deadline",
                 || format!("run {id} took {took} ms"),
@@ -172,7 +172,7 @@ impl Running {
             let holds = state.ledger.cells[key].current(now).is_some_and(|held| {
                 Some(held.token) == token && matches!(held.phase, Phase::Pending) && !held.orphan
             });
-            hold(
+            require(
                 !(lost && holds),
                 "a lease is told lost only if it is",
                 || format!("run {id}, {token:?}"),

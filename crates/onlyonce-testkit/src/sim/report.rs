@@ -123,10 +123,14 @@ pub(super) struct Broken {
 }
 
 /// Whether a rule held.
-pub(super) type Held = Result<(), Broken>;
+pub(super) type Checked = Result<(), Broken>;
 
 /// Holds if `condition` does; the detail is only worded when it does not.
-pub(super) fn hold(condition: bool, rule: &'static str, detail: impl FnOnce() -> String) -> Held {
+pub(super) fn require(
+    condition: bool,
+    rule: &'static str,
+    detail: impl FnOnce() -> String,
+) -> Checked {
     if condition {
         return Ok(());
     }

@@ -14,7 +14,7 @@ use super::history::What;
 use super::kinds::{Fault, Heard, Seen};
 use super::model::{Cell, Closing, Window};
 use super::process::{open, shut_down};
-use super::report::hold;
+use super::report::require;
 use super::script::{Action, Script};
 use super::terms::{LEASE_MAX, Terms};
 use super::world::{Running, Weather, World};
@@ -147,7 +147,7 @@ async fn quieten(world: &World) {
         if world.now() >= until {
             let (clients, verbs, _, in_flight) = busy;
             world.check(|_, _| {
-                hold(
+                require(
                     false,
                     "when all is well again, nobody waits for ever",
                     || format!("{clients} callers, {in_flight} flights and {verbs} verbs are left"),
@@ -175,13 +175,13 @@ async fn nothing_is_left(world: &World) {
             .filter_map(|cell| Some((cell.slot, cell.record(now)?)))
             .collect();
         expected.sort_by_key(|(slot, _)| *slot);
-        hold(expected == listed, "the store lists what is there", || {
+        require(expected == listed, "the store lists what is there", || {
             format!("expected {expected:?}\n  was {listed:?}")
         })?;
         let live = expected.iter().find(|(_, record)| {
             matches!(record.state, State::Pending { lease_left } if !lease_left.is_zero())
         });
-        hold(
+        require(
             live.is_none(),
             "when all is quiet, nobody holds a lease",
             || format!("{live:?}"),
@@ -221,7 +221,7 @@ async fn probe(world: &Arc<World>, key: usize) {
         None => heard.is_some_and(is_new),
     };
     world.check(|_, _| {
-        hold(
+        require(
             fits,
             "when all is well, a call gets what its record says",
             || format!("key {key} heard {heard:?}, record {record:?}"),

@@ -15,7 +15,7 @@ use super::clock::{Ms, in_millis, millis};
 use super::history::{Reply, Short, What};
 use super::kinds::{Fault, Seen};
 use super::model::{Cell, Sender};
-use super::report::{Broken, Held, hold};
+use super::report::{Broken, Checked, require};
 use super::rules::{replies, tenancy};
 use super::world::{State, World, short};
 
@@ -130,7 +130,7 @@ impl World {
             // A timer may round up to the next millisecond.
             let by = over.map_or(Ms::MAX, |over| over.max(began) + 1);
             let longest = began + in_millis(at_most) + 1;
-            hold(
+            require(
                 now <= by && now <= longest,
                 "a waiter wakes at once when its slot changes or lapses, and in its time",
                 || format!("asked at {began} ms for {at_most:?}, over at {over:?}, woken at {now}"),
@@ -216,7 +216,7 @@ impl World {
             };
             state.note(now, None, operated);
             let expected = predict(&mut state.ledger.cells[key], now);
-            hold(
+            require(
                 expected == actual,
                 "an operator changes what is there, and only what may be changed",
                 || {
@@ -239,9 +239,9 @@ impl State {
     }
 
     /// The record in the store is the one the model has.
-    fn record_is(&mut self, key: usize, now: Ms, verb: Verb, actual: Option<&Record>) -> Held {
+    fn record_is(&mut self, key: usize, now: Ms, verb: Verb, actual: Option<&Record>) -> Checked {
         let expected = self.ledger.cells[key].record(now);
-        hold(expected.as_ref() == actual, replies::after(verb), || {
+        require(expected.as_ref() == actual, replies::after(verb), || {
             format!("after {verb:?} of key {key}\n  expected {expected:?}\n  was      {actual:?}")
         })
     }

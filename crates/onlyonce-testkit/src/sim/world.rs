@@ -16,7 +16,7 @@ use super::kinds::{Fault, Seen};
 use super::ledger::{Ledger, Trouble};
 use super::model::Window;
 use super::process::Process;
-use super::report::{Held, Report, Violation};
+use super::report::{Checked, Report, Violation};
 
 pub(super) struct World {
     pub(super) clock: Arc<StoreClock>,
@@ -121,7 +121,7 @@ impl World {
     }
 
     /// A step that may break a rule. Only the first that does counts.
-    pub(super) fn check(&self, step: impl FnOnce(&mut State, Ms) -> Held) {
+    pub(super) fn check(&self, step: impl FnOnce(&mut State, Ms) -> Checked) {
         let now = self.now();
         let mut state = self.state();
         let held = step(&mut state, now);

@@ -13,7 +13,7 @@ use crate::sim::history::Ending;
 use crate::sim::kinds::Heard;
 use crate::sim::ledger::{Ledger, Run};
 use crate::sim::model::{Tenure, Window};
-use crate::sim::report::{Broken, Held, hold};
+use crate::sim::report::{Broken, Checked, require};
 
 /// How long a waiter may need from the change that answers it to its answer: a few ordinary
 /// latencies of its verbs, never a poll.
@@ -39,7 +39,7 @@ pub(in crate::sim) fn kind(ledger: &Ledger, call: usize, answer: &Answer) -> Hea
 }
 
 /// A caller hears `answer`: is it true?
-pub(in crate::sim) fn heard(ledger: &mut Ledger, call: usize, answer: &Answer, now: Ms) -> Held {
+pub(in crate::sim) fn heard(ledger: &mut Ledger, call: usize, answer: &Answer, now: Ms) -> Checked {
     let key = ledger.calls[call].key;
     ledger.cells[key].current(now);
     let ledger = &*ledger;
@@ -75,7 +75,7 @@ fn ran(
     receipt: &Receipt,
     as_returned: bool,
     now: Ms,
-) -> Held {
+) -> Checked {
     let (id, run) = own_run(ledger, call)?;
     let caller = &ledger.calls[call];
     let tenures = ledger.cells[caller.key].tenures.iter().rev();
@@ -90,7 +90,7 @@ fn ran(
             && Some(receipt.completed_at) == tenure.finished.map(wall)
             && tenure.showed(receipt.expires_at)
     };
-    hold(
+    require(
         stored.any(equal) && as_returned == is_own(id, run, response),
         "an answer is sent only once it is stored, and equals what is stored",
         || format!("call {call}, run {id}: heard {response:?}, {receipt:?}"),
@@ -107,7 +107,7 @@ fn is_own(id: usize, run: &Run, response: &Response) -> bool {
 }
 
 /// The handler ran, and nothing is stored: was that right?
-fn unstored(id: usize, run: &Run, response: &Response) -> Held {
+fn unstored(id: usize, run: &Run, response: &Response) -> Checked {
     let storable = match run.ended {
         Some((_, Ending::Finished { storable } | Ending::Panicked { storable })) => storable,
         Some((_, _)) | None => true,
@@ -115,12 +115,12 @@ fn unstored(id: usize, run: &Run, response: &Response) -> Held {
     // Forgotten or expired under its feet, or taken over by one who then gave the slot back:
     // nothing is stored, so the holder's own answer is all there is.
     let right = run.token.is_none() || !storable || run.told_absent;
-    hold(
+    require(
         right && is_own(id, run, response),
         "an answer is left unstored only if it is not one to store, or its record is gone",
         || format!("run {id} ended {:?}, heard {response:?}", run.ended),
     )?;
-    hold(
+    require(
         !run.told_of_another,
         "an overtaken holder answers with the stored result, never its own",
         || format!("run {id}: its release found another's stored answer"),
@@ -128,7 +128,7 @@ fn unstored(id: usize, run: &Run, response: &Response) -> Held {
 }
 
 /// An answer from the store, or of a flight that stored it.
-fn replayed(ledger: &Ledger, call: usize, replay: &Replay, expiry: Timestamp, now: Ms) -> Held {
+fn replayed(ledger: &Ledger, call: usize, replay: &Replay, expiry: Timestamp, now: Ms) -> Checked {
     let caller = &ledger.calls[call];
     let during = ledger.answerable(call, now);
     let stored = |tenure: &&Tenure| {
@@ -145,20 +145,20 @@ fn replayed(ledger: &Ledger, call: usize, replay: &Replay, expiry: Timestamp, no
     // The stand-ins of two panics can be alike: the one that is named counts.
     let tenures = ledger.cells[caller.key].tenures.iter().rev();
     let stored: Vec<_> = tenures.filter(stored).collect();
-    hold(!stored.is_empty(), "a replay equals what is stored", || {
+    require(!stored.is_empty(), "a replay equals what is stored", || {
         format!(
             "call {call}: {:?} was not stored during the call",
             replay.response
         )
     })?;
     let Some(tenure) = stored.into_iter().find(named) else {
-        return hold(
+        return require(
             false,
             "a replay names its original, and the same expiry each time",
             || format!("call {call}: {replay:?}"),
         );
     };
-    hold(
+    require(
         tenure.fingerprint == caller.fingerprint,
         "a different fingerprint never replays",
         || format!("call {call} got the answer of {:?}", tenure.token),
@@ -167,7 +167,7 @@ fn replayed(ledger: &Ledger, call: usize, replay: &Replay, expiry: Timestamp, no
 }
 
 /// Who waits for an answer gets it as soon as it is there.
-fn woken(ledger: &Ledger, call: usize, tenure: &Tenure, now: Ms) -> Held {
+fn woken(ledger: &Ledger, call: usize, tenure: &Tenure, now: Ms) -> Checked {
     let caller = &ledger.calls[call];
     let Some(finished) = tenure.finished.filter(|at| *at >= caller.started) else {
         return Ok(());
@@ -191,7 +191,7 @@ fn woken(ledger: &Ledger, call: usize, tenure: &Tenure, now: Ms) -> Held {
     // A claim that failed is sent again only after a pause.
     let before = Window::new(finished.saturating_sub(BACKOFF_MS), now);
     let excused = || ledger.disturbed(caller.process, before) || overtaken() || unprotected();
-    hold(
+    require(
         now <= finished + WAKE_MS || excused(),
         "a waiter wakes within a bound when its answer is there",
         || format!("call {call} heard at {now} ms what was stored at {finished} ms"),
@@ -199,14 +199,14 @@ fn woken(ledger: &Ledger, call: usize, tenure: &Tenure, now: Ms) -> Held {
 }
 
 /// An answer that was not stored, shared with those who waited for the same flight.
-fn shared(ledger: &Ledger, call: usize, replay: &Replay, now: Ms) -> Held {
+fn shared(ledger: &Ledger, call: usize, replay: &Replay, now: Ms) -> Checked {
     let during = Window::new(ledger.calls[call].started, now);
     let mut flights = ledger.flights(call, during);
     let found = flights.find_map(|run| {
         let id = ledger.runs.iter().position(|it| std::ptr::eq(it, run))?;
         unstored(id, run, &replay.response).ok()
     });
-    hold(
+    require(
         found.is_some(),
         "an answer that is not stored is shared only with those who waited for it",
         || format!("call {call}: {:?}", replay.response),

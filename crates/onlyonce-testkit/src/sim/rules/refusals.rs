@@ -7,10 +7,10 @@ use crate::sim::history::Ending;
 use crate::sim::kinds::Heard;
 use crate::sim::ledger::{Call, Ledger, READ_AGE_MAX, STALL_MAX};
 use crate::sim::model::Window;
-use crate::sim::report::{Held, hold};
+use crate::sim::report::{Checked, require};
 
 /// A caller was refused with `heard`.
-pub(in crate::sim) fn refused(ledger: &Ledger, call: usize, heard: Heard, now: Ms) -> Held {
+pub(in crate::sim) fn refused(ledger: &Ledger, call: usize, heard: Heard, now: Ms) -> Checked {
     let caller = &ledger.calls[call];
     let during = ledger.answerable(call, now);
     let ended = |wanted: Ending| {
@@ -61,7 +61,7 @@ pub(in crate::sim) fn refused(ledger: &Ledger, call: usize, heard: Heard, now: M
         | Heard::HungUp
         | Heard::CutOff => (false, "a refusal has a reason that can apply"),
     };
-    hold(is_true, rule, || {
+    require(is_true, rule, || {
         format!(
             "call {call}, from {} to {now} ms, was told: {}",
             caller.started,
@@ -94,7 +94,7 @@ fn mismatched(ledger: &Ledger, call: usize, during: Window, fits: impl Fn(bool) 
         })
 }
 
-fn in_progress(ledger: &Ledger, call: usize, now: Ms) -> Held {
+fn in_progress(ledger: &Ledger, call: usize, now: Ms) -> Checked {
     let caller = &ledger.calls[call];
     let during = Window::new(caller.started, now);
     let recent = Window::new(now.saturating_sub(READ_AGE_MAX).max(caller.started), now);
@@ -106,7 +106,7 @@ fn in_progress(ledger: &Ledger, call: usize, now: Ms) -> Held {
     let mut tenures = ledger.cells[caller.key].tenures.iter();
     let running = tenures.any(|it| it.live().meets(window));
     let beside = ledger.beside(call, window).next().is_some();
-    hold(
+    require(
         running || beside,
         "in progress is told only of what is running",
         || {
@@ -124,7 +124,7 @@ fn in_progress(ledger: &Ledger, call: usize, now: Ms) -> Held {
         && ledger.beside(call, during).next().is_none()
         && ledger.lives[caller.process].closing.is_none()
         && !ledger.jumped(caller.process, during);
-    hold(
+    require(
         !cut_short,
         "a duplicate waits as long as its policy says",
         || {

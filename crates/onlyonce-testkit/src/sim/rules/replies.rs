@@ -4,7 +4,7 @@ use onlyonce_core::event::Verb;
 use onlyonce_core::{Claim, Claimed, Completed, OnLapse, Record, Released, Renewed, State};
 
 use crate::sim::history::Reply;
-use crate::sim::report::{Held, hold};
+use crate::sim::report::{Checked, require};
 
 pub(in crate::sim) fn of_claim(claimed: &Claimed) -> Reply {
     match claimed {
@@ -57,7 +57,7 @@ pub(in crate::sim) fn claimed(
     before: Option<&Record>,
     expected: &Claimed,
     actual: &Claimed,
-) -> Held {
+) -> Checked {
     let same = match (expected, actual) {
         (
             Claimed::Granted { lease, overtook },
@@ -72,7 +72,7 @@ pub(in crate::sim) fn claimed(
         (Claimed::Dead, Claimed::Taken(actual)) => before == Some(actual),
         (Claimed::Granted { .. } | Claimed::Taken(_) | Claimed::Dead, _) => false,
     };
-    hold(same, broken_claim(claim, expected, actual), || {
+    require(same, broken_claim(claim, expected, actual), || {
         format!(
             "claim of {:?}\n  expected {expected:?}\n  was      {actual:?}",
             claim.token
@@ -111,14 +111,14 @@ fn broken_claim(claim: &Claim, expected: &Claimed, actual: &Claimed) -> &'static
     }
 }
 
-pub(in crate::sim) fn renewed(expected: &Renewed, actual: &Renewed) -> Held {
+pub(in crate::sim) fn renewed(expected: &Renewed, actual: &Renewed) -> Checked {
     let same = of_renewal(expected) == of_renewal(actual);
-    hold(same, "only the holder keeps its lease", || {
+    require(same, "only the holder keeps its lease", || {
         format!("expected {expected:?}, was {actual:?}")
     })
 }
 
-pub(in crate::sim) fn completed(expected: &Completed, actual: &Completed) -> Held {
+pub(in crate::sim) fn completed(expected: &Completed, actual: &Completed) -> Checked {
     let same = match (expected, actual) {
         (Completed::Stored(expected), Completed::Stored(actual)) => expected == actual,
         (Completed::Found(expected), Completed::Found(actual)) => expected == actual,
@@ -136,18 +136,18 @@ pub(in crate::sim) fn completed(expected: &Completed, actual: &Completed) -> Hel
             "the holder completes, and everyone else learns what is stored"
         }
     };
-    hold(same, rule, || {
+    require(same, rule, || {
         format!("complete\n  expected {expected:?}\n  was      {actual:?}")
     })
 }
 
-pub(in crate::sim) fn released(expected: &Released, actual: &Released) -> Held {
+pub(in crate::sim) fn released(expected: &Released, actual: &Released) -> Checked {
     let same = match (expected, actual) {
         (Released::Ended, Released::Ended) => true,
         (Released::Found(expected), Released::Found(actual)) => expected == actual,
         (Released::Ended | Released::Found(_), _) => false,
     };
-    hold(
+    require(
         same,
         "a release ends its own claim and touches no other",
         || format!("release\n  expected {expected:?}\n  was      {actual:?}"),

@@ -9,28 +9,32 @@ use crate::sim::clock::{Ms, millis};
 use crate::sim::history::Ending;
 use crate::sim::ledger::{Ledger, Run};
 use crate::sim::model::{Closing, Phase, Tenure, Window};
-use crate::sim::report::{Broken, Held, hold};
+use crate::sim::report::{Broken, Checked, require};
 use crate::sim::world::short;
 
 /// How long a release may take when nothing disturbs it: two tries and their latencies.
 const RELEASE_MS: Ms = 60;
 
 /// A claim asks for what its call asked for.
-pub(in crate::sim) fn asked(ledger: &Ledger, claim: &Claim) -> Held {
+pub(in crate::sim) fn asked(ledger: &Ledger, claim: &Claim) -> Checked {
     let same = ledger.call_of(&claim.meta).is_some_and(|call| {
         claim.fingerprint == call.fingerprint
             && claim.on_lapse == call.terms.on_lapse
             && claim.lease_for == millis(call.terms.lease)
             && claim.keep_for == millis(call.keep)
     });
-    hold(same, "a claim asks for what its call asked for", || {
+    require(same, "a claim asks for what its call asked for", || {
         format!("{claim:?}")
     })
 }
 
 /// A claim whose reply was lost is repeated with its own token: with another, a call would wait for
 /// itself. A late copy may bring an old token back; that is nobody's claim.
-pub(in crate::sim) fn not_behind_itself(ledger: &Ledger, claim: &Claim, claimed: &Claimed) -> Held {
+pub(in crate::sim) fn not_behind_itself(
+    ledger: &Ledger,
+    claim: &Claim,
+    claimed: &Claimed,
+) -> Checked {
     let Claimed::Taken(record) = claimed else {
         return Ok(());
     };
@@ -40,7 +44,7 @@ pub(in crate::sim) fn not_behind_itself(ledger: &Ledger, claim: &Claim, claimed:
         let mut cells = ledger.cells.iter().filter(|cell| cell.slot == claim.slot);
         cells.any(|cell| cell.tenure_of(&record.token).is_some_and(|it| !it.orphan))
     };
-    hold(
+    require(
         !(own && live && known()),
         "a call does not wait behind its own claim",
         || {
@@ -53,7 +57,7 @@ pub(in crate::sim) fn not_behind_itself(ledger: &Ledger, claim: &Claim, claimed:
 }
 
 /// After a claim: a take-over needs a holder that was really in trouble.
-pub(in crate::sim) fn granted(ledger: &Ledger, key: usize, claimed: &Claimed, now: Ms) -> Held {
+pub(in crate::sim) fn granted(ledger: &Ledger, key: usize, claimed: &Claimed, now: Ms) -> Checked {
     let Claimed::Granted {
         overtook: Some(_), ..
     } = claimed
@@ -68,7 +72,7 @@ pub(in crate::sim) fn granted(ledger: &Ledger, key: usize, claimed: &Claimed, no
     let since = Window::new(old.renewed, now);
     let excused =
         old.orphan || old.doubted.is_some() || ledger.endangered(old.process, &old.token, since);
-    hold(excused, "a healthy holder never loses its lease", || {
+    require(excused, "a healthy holder never loses its lease", || {
         format!(
             "key {key}: {:?} of process {} was taken over, though nothing disturbed it since its \
              lease was last prolonged at {} ms",
@@ -79,7 +83,7 @@ pub(in crate::sim) fn granted(ledger: &Ledger, key: usize, claimed: &Claimed, no
 
 /// A claim that nobody will run for, because its caller was refused or went away, does not hold
 /// the slot until it lapses.
-fn given_back(ledger: &Ledger, old: &Tenure, now: Ms) -> Held {
+fn given_back(ledger: &Ledger, old: &Tenure, now: Ms) -> Checked {
     let ran = ledger.run_of(&old.token).is_some();
     let left = ledger.call_of(&old.meta).and_then(|call| call.left);
     let Some(left) = left.filter(|_| !ran && !old.orphan) else {
@@ -88,7 +92,7 @@ fn given_back(ledger: &Ledger, old: &Tenure, now: Ms) -> Held {
     // Releases are tried on with growing pauses: never longer than the trouble lasted.
     let calm = ledger.calm_since(old.process, &old.token, Window::new(left, now));
     let by = calm.map_or(Ms::MAX, |calm| calm + (calm - left) + RELEASE_MS);
-    hold(
+    require(
         now <= by,
         "a claim that nobody runs for is given back",
         || {
@@ -101,9 +105,9 @@ fn given_back(ledger: &Ledger, old: &Tenure, now: Ms) -> Held {
 }
 
 /// How a slot may pass from one holder to the next.
-fn succession(old: &Tenure, new: &Tenure) -> Held {
+fn succession(old: &Tenure, new: &Tenure) -> Checked {
     let Some((at, how)) = old.closed else {
-        return hold(false, "a slot has at most one live lease", || {
+        return require(false, "a slot has at most one live lease", || {
             format!("{:?} and {:?} both hold it", old.token, new.token)
         });
     };
@@ -121,7 +125,7 @@ fn succession(old: &Tenure, new: &Tenure) -> Held {
         }
         Closing::NotRun | Closing::Forgotten => true,
     };
-    hold(
+    require(
         fits,
         "a second run only after a lapse that both sides re-run with equal fingerprints, or after \
          the slot was given back, expired or forgotten; under hold never within lease and \
@@ -136,13 +140,13 @@ fn succession(old: &Tenure, new: &Tenure) -> Held {
 }
 
 /// A handler starts: only under its own pending token, once a token, and with a fit succession.
-pub(in crate::sim) fn started(ledger: &mut Ledger, id: usize, now: Ms) -> Held {
+pub(in crate::sim) fn started(ledger: &mut Ledger, id: usize, now: Ms) -> Checked {
     let run = &ledger.runs[id];
     let call = &ledger.calls[run.call];
     let since = Window::new(call.started, now);
     let Some(token) = run.token else {
         let excused = call.terms.open && ledger.failed(call.process, since);
-        return hold(
+        return require(
             excused,
             "nothing runs without protection, unless the policy is open and the store is down",
             || format!("run {id}"),
@@ -153,7 +157,7 @@ pub(in crate::sim) fn started(ledger: &mut Ledger, id: usize, now: Ms) -> Held {
         .filter(|(_, other)| other.token == Some(token))
         .count()
         > 1;
-    hold(!twice, "a token is for one attempt", || {
+    require(!twice, "a token is for one attempt", || {
         format!("run {id}, {token:?}")
     })?;
     // Only its own clock tells a process how long its claim was under way.
@@ -166,7 +170,7 @@ pub(in crate::sim) fn started(ledger: &mut Ledger, id: usize, now: Ms) -> Held {
     let forgotten = cell
         .tenure_of(&token)
         .is_some_and(|it| matches!(it.closed, Some((_, Closing::Forgotten))));
-    hold(
+    require(
         ours || forgotten || jumped,
         "a handler starts only with its own pending token in the store",
         || {
@@ -189,7 +193,7 @@ pub(in crate::sim) fn dropped(ledger: &Ledger, run: &Run, now: Ms) -> Result<End
     if call.by_hand {
         return Ok(Ending::Abandoned);
     }
-    hold(
+    require(
         timed_out,
         "a started handler goes on to its end, whether or not its caller waits",
         || format!("run of call {} was dropped", run.call),
@@ -203,9 +207,9 @@ pub(in crate::sim) fn completed(
     token: &Token,
     response: &Arc<Response>,
     keep: Ms,
-) -> Held {
+) -> Checked {
     let Some(id) = ledger.run_of(token) else {
-        return hold(false, "only what ran is completed", || {
+        return require(false, "only what ran is completed", || {
             format!("{token:?} never ran")
         });
     };
@@ -215,7 +219,7 @@ pub(in crate::sim) fn completed(
         Some((_, Ending::Panicked { storable: true })) => response.origin == Origin::Panicked,
         Some(_) | None => false,
     };
-    hold(
+    require(
         own && keep == run.keep,
         "what is stored is what the handler answered, kept as long as was asked",
         || format!("run {id} ended {:?}, {response:?} for {keep} ms", run.ended),
@@ -224,7 +228,7 @@ pub(in crate::sim) fn completed(
 
 /// A claim is given back only by who did not run, or whose answer is not to be stored; it is left
 /// in doubt only by who does not know.
-pub(in crate::sim) fn released(ledger: &Ledger, token: &Token, why: Release) -> Held {
+pub(in crate::sim) fn released(ledger: &Ledger, token: &Token, why: Release) -> Checked {
     let run = ledger.run_of(token).map(|id| &ledger.runs[id]);
     let true_words = match (why, run.map(|run| run.ended)) {
         (Release::NotRun, None) => true,
@@ -242,7 +246,7 @@ pub(in crate::sim) fn released(ledger: &Ledger, token: &Token, why: Release) -> 
         }
         (Release::NotRun, Some(None)) | (Release::Unknown, None | Some(None)) => false,
     };
-    hold(
+    require(
         true_words,
         "a claim is given back only if nothing ran or nothing is to be stored",
         || {
