@@ -122,15 +122,13 @@ impl Store for MapStore {
         let held = map.held_by(lease, now);
         let was_held = held.is_some();
         match (why, held) {
-            (Release::Unknown, Some(held)) => held.end_unknown(&*self.clock),
-            (Release::Unknown, None) => {}
-            (Release::NotRun, _) => {
-                if was_held {
-                    map.kept.remove(&lease.slot);
-                }
-                // Even if nothing was held: its claim may still be on the way.
-                map.bury(lease, now);
-            }
+            (Release::Unknown, Some(held)) => held.end_unknown(now),
+            (Release::NotRun, Some(_)) => drop(map.kept.remove(&lease.slot)),
+            (Release::Unknown | Release::NotRun, None) => {}
+        }
+        // Even if nothing was held: its claim may still be on the way.
+        if was_held || why == Release::NotRun {
+            map.bury(lease, now);
         }
         if was_held {
             self.changed.notify_waiters();
@@ -275,13 +273,12 @@ impl Kept {
         }
     }
 
-    /// Ends the lease at once; the claimant has said what follows.
-    fn end_unknown(&mut self, clock: &dyn Clock) {
+    /// Ends the lease at once. How long the record is kept was promised with the claim.
+    fn end_unknown(&mut self, now: Duration) {
         match self.record.on_lapse {
-            OnLapse::Rerun => self.lease_until = clock.now(),
+            OnLapse::Rerun => self.lease_until = now,
             OnLapse::Hold => self.record.state = State::Unknown,
         }
-        self.keep(self.tail, clock);
     }
 
     /// Keeps the record this long from now.

@@ -143,6 +143,7 @@ macro_rules! conformance_suite {
                 even_a_held_or_lapsed_claim_that_did_not_run_frees_its_slot
                 a_released_token_is_dead
                 a_released_token_stays_dead_whatever_happens_to_its_slot
+                a_token_released_as_unknown_is_dead_too
                 a_release_that_overtakes_its_claim_kills_the_token
                 a_release_that_overtakes_its_claim_leaves_the_holder_alone
                 nobody_releases_somebody_elses_claim

@@ -67,6 +67,22 @@ pub async fn a_released_token_stays_dead_whatever_happens_to_its_slot(bed: &dyn 
     assert!(store.get(&claim).await.is_none());
 }
 
+/// A late copy of the claim must not bring back what its holder has given up.
+pub async fn a_token_released_as_unknown_is_dead_too(bed: &dyn TestBed) {
+    let store = Subject::of(bed);
+
+    for on_lapse in [OnLapse::Rerun, OnLapse::Hold] {
+        let claim = Claim {
+            on_lapse,
+            ..store.fresh()
+        };
+        let lease = store.lease(&claim).await;
+        store.ended(&lease, Release::Unknown).await;
+
+        assert_not_granted(&store, &claim).await;
+    }
+}
+
 pub async fn a_release_that_overtakes_its_claim_kills_the_token(bed: &dyn TestBed) {
     let store = Subject::of(bed);
     let claim = store.fresh();

@@ -61,6 +61,7 @@ impl Handler {
                 ended: None,
                 keep: self.work.keep.unwrap_or(state.ledger.calls[self.call].keep),
                 landed: now,
+                lost: None,
                 failing: None,
                 told_of_another: false,
                 releases_on: false,

@@ -53,6 +53,8 @@ pub(super) struct Run {
     pub(super) keep: Ms,
     /// When its process last heard from the store about its completion or release.
     pub(super) landed: Ms,
+    /// When its process was told that its lease is lost.
+    pub(super) lost: Option<Ms>,
     /// When its completion first failed.
     pub(super) failing: Option<Ms>,
     /// Its release was answered with another holder's stored answer of the same meaning.

@@ -156,7 +156,15 @@ impl Store for Link {
             });
         }
         let commit = self.world.renew(lease, lease_for, self.sender(false));
-        self.deliver(fate, Verb::Renew, &lease.token, commit).await
+        let reply = self.deliver(fate, Verb::Renew, &lease.token, commit).await;
+        if let Ok(Renewed::Lost) = reply {
+            self.world.step(|state, now| {
+                if let Some(id) = state.ledger.run_of(&lease.token) {
+                    state.ledger.runs[id].lost.get_or_insert(now);
+                }
+            });
+        }
+        reply
     }
 
     async fn complete(

@@ -82,7 +82,7 @@ fn mismatched(ledger: &Ledger, call: usize, during: Window, fits: impl Fn(bool) 
             && it.whole().meets(during)
     });
     // A flight of this process that was granted its claim: the store confirmed its fingerprint,
-    // even if the record was forgotten, expired or taken over since (rule 12).
+    // and as long as nothing says that the lease is lost, the process may believe it (rule 12).
     let mut runs = ledger.runs.iter();
     stored
         || runs.any(|run| {
@@ -91,6 +91,7 @@ fn mismatched(ledger: &Ledger, call: usize, during: Window, fits: impl Fn(bool) 
                 && leader.key == caller.key
                 && other(leader)
                 && ledger.flight(run).meets(during)
+                && run.lost.is_none_or(|at| at >= during.from)
         })
 }
 

@@ -144,6 +144,12 @@ pub(in crate::sim) fn started(ledger: &mut Ledger, id: usize, now: Ms) -> Checke
     let run = &ledger.runs[id];
     let call = &ledger.calls[run.call];
     let since = Window::new(call.started, now);
+    let closing = ledger.lives[call.process].closing;
+    require(
+        closing.is_none_or(|at| now <= at),
+        "a process that shuts down starts nothing more",
+        || format!("run {id} of process {}", call.process),
+    )?;
     let Some(token) = run.token else {
         let excused = call.terms.open && ledger.failed(call.process, since);
         return require(
