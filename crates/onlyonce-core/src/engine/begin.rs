@@ -20,6 +20,9 @@ const CLAIM_RETRY_DELAY: Duration = Duration::from_millis(20);
 /// A store that wakes us for nothing is not asked more often than this.
 const WAKE_PAUSE_MIN: Duration = Duration::from_millis(1);
 
+/// How much later than asked a store may answer that nothing changed.
+const SETTLED_GRACE: Duration = Duration::from_millis(20);
+
 /// What a claim led to.
 pub(super) enum Claiming {
     /// The slot is ours; heard at this moment on our clock.
@@ -88,6 +91,10 @@ pub(super) fn in_progress(call: &Call) -> Refusal {
     Refusal::new(Reason::InProgress).retry_after(call.policy.retry_after)
 }
 
+fn shutting_down() -> Refusal {
+    Refusal::new(Reason::ShuttingDown).retry_after(RETRY_NOW)
+}
+
 fn store_down(call: &Call) -> Refusal {
     Refusal::new(Reason::StoreDown).retry_after(call.policy.retry_after)
 }
@@ -101,7 +108,7 @@ impl Engine {
         let mut asked = started;
         loop {
             if self.is_closing() {
-                return Claiming::Refuse(Refusal::new(Reason::ShuttingDown).retry_after(RETRY_NOW));
+                return Claiming::Refuse(shutting_down());
             }
             let (claimed, heard) = attempt.send(asked).await;
             let record = match claimed {
@@ -118,6 +125,7 @@ impl Engine {
                     attempt.renew_token();
                     continue;
                 }
+                Err(_) if self.is_closing() => continue,
                 Err(error) => return self.claim_failed(call, &error),
             };
             attempt.not_ours();
@@ -146,11 +154,18 @@ impl Engine {
     /// Asks the store about a call that may not lead, because a flight of another meaning is at
     /// its slot without holding it. Waits for a change no longer than `left`.
     pub(super) async fn ask(&self, call: &Call, left: Duration) -> Followed {
+        if self.is_closing() {
+            return Followed::Answer(Answer::Refused(shutting_down()));
+        }
         let started = self.now();
         let mut attempt = ClaimAttempt::new(self, call);
         let (claimed, heard) = attempt.send(started).await;
         let record = match claimed {
             Ok(Claimed::Taken(record)) => record,
+            Ok(Claimed::Granted { lease, .. }) if self.is_closing() => {
+                self.release(call, lease, Release::NotRun).await;
+                return Followed::Answer(Answer::Refused(shutting_down()));
+            }
             Ok(Claimed::Granted { lease, overtook }) => {
                 self.emit_granted(call, &lease, overtook, heard.saturating_sub(started));
                 return Followed::Granted(lease, heard);
@@ -192,7 +207,10 @@ impl Engine {
         let began = self.now();
         let store = &self.inner.store;
         let settled = async {
-            if let Err(error) = store.settled(&call.slot, &record.token, at_most).await {
+            // A store whose reply hangs does not hold us longer than we asked for.
+            let reply = store.settled(&call.slot, &record.token, at_most);
+            let reply = tokio::time::timeout(at_most.saturating_add(SETTLED_GRACE), reply).await;
+            if let Ok(Err(error)) = reply {
                 self.store_failed(call, Verb::Settled, &error);
             }
             // A claim that lapsed, or a store that cannot tell, returns at once: do not spin.

@@ -34,6 +34,7 @@ pub(crate) enum Fault {
 pub(crate) struct Probe {
     pub(crate) inner: MemoryStore,
     pub(crate) down: AtomicBool,
+    pub(crate) settled_hangs: AtomicBool,
     pub(crate) claims: Verb,
     pub(crate) renewals: Verb,
     pub(crate) completions: Verb,
@@ -115,6 +116,9 @@ impl Store for Probe {
         seen: &Token,
         at_most: Duration,
     ) -> Result<(), StoreError> {
+        if self.settled_hangs.load(Ordering::SeqCst) {
+            std::future::pending::<()>().await;
+        }
         self.inner.settled(slot, seen, at_most).await
     }
 
