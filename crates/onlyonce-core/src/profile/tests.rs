@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
+use crate::refusal::Reason;
 
 #[test]
 fn a_profile_is_known_by_its_name() {
