@@ -76,6 +76,7 @@ impl Engine {
         let Some(lease) = execution.lease().cloned() else {
             return unprotected(outcome);
         };
+        flight.settle();
         let wishes = execution.wishes();
         let mut response = match outcome {
             Outcome::Finished(response) => response,

@@ -36,6 +36,8 @@ pub(super) struct Flight {
     /// Another process has taken over our lease.
     lost: AtomicBool,
     aside: AtomicBool,
+    /// The handler has ended; from now on completing tells whether the lease was lost.
+    settling: AtomicBool,
     pub(super) renewal: Mutex<Option<Renewal>>,
 }
 
@@ -187,6 +189,7 @@ impl Flight {
             waiters: AtomicUsize::new(0),
             lost: AtomicBool::new(false),
             aside: AtomicBool::new(false),
+            settling: AtomicBool::new(false),
             renewal: Mutex::new(None),
         })
     }
@@ -226,6 +229,14 @@ impl Flight {
 
     pub(super) fn is_lost(&self) -> bool {
         self.lost.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn settle(&self) {
+        self.settling.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_settling(&self) -> bool {
+        self.settling.load(Ordering::Relaxed)
     }
 
     /// Whether the store has given this flight the slot, and nothing says it lost it since. Only

@@ -124,12 +124,13 @@ impl Engine {
         let event = match self.inner.store.renew(&lease, lease.lease_for).await {
             Ok(Renewed::Kept) => Event::Renewed,
             Ok(Renewed::Lost) => {
-                // Finished meanwhile, or overtaken: only the latter leaves the flight running.
-                if lock(&flight.renewal).take().is_none() {
+                let was_running = lock(&flight.renewal).take().is_some();
+                self.inner.flights.put_aside(&flight);
+                // Once the handler has ended this may be our own completion: no loss to tell of.
+                if !was_running || flight.is_settling() {
                     return;
                 }
                 flight.lose();
-                self.inner.flights.put_aside(&flight);
                 Event::LeaseLost
             }
             Err(error) => {

@@ -338,3 +338,18 @@ async fn a_live_record_is_never_taken_for_an_orphan() {
     assert_eq!(ran(&holder.await.unwrap()), "run 1");
     assert!(!store.down.load(Ordering::SeqCst));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_that_crosses_its_own_completion_is_no_lost_lease() {
+    let (store, node) = bed().await;
+    let work = Work::new().taking(Duration::from_millis(900));
+    store
+        .completions
+        .fail_next([Fault::SlowAfter(Duration::from_secs(1))]);
+
+    let answer = node.once("key", &policy(), &work).await;
+
+    assert_eq!(ran(&answer), "run 1");
+    assert_eq!(store.renewals.count(), 1, "while the reply was on its way");
+    assert_eq!(node.heard.count(|it| matches!(it, Event::LeaseLost)), 0);
+}
