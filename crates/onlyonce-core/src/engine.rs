@@ -16,6 +16,7 @@ use crate::event::{About, Event, Subscriber, TracingSubscriber};
 use crate::fingerprint::Fingerprint;
 use crate::key::Key;
 use crate::policy::Policy;
+use crate::record::Meta;
 use crate::slot::{Scope, Slot, SlotSecret};
 use crate::store::{Store, StoreError};
 
@@ -271,10 +272,11 @@ impl Engine {
     }
 
     fn emit(&self, call: &Call, event: &Event) {
-        let about = About {
-            slot: &call.slot,
-            meta: &call.meta,
-        };
+        self.emit_about(&call.slot, &call.meta, event);
+    }
+
+    fn emit_about(&self, slot: &Slot, meta: &Arc<Meta>, event: &Event) {
+        let about = About { slot, meta };
         for subscriber in &self.inner.subscribers {
             subscriber.on_event(&about, event);
         }

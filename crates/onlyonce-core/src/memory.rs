@@ -81,8 +81,7 @@ impl MemoryStore {
     }
 
     fn shard(&self, slot: &Slot) -> &Mutex<Shard> {
-        // The map inside a shard uses the low bits; the high ones choose the shard.
-        &self.shards[usize::try_from(slot.bucket() >> 58).unwrap_or(0) % SHARDS]
+        &self.shards[slot.shard(SHARDS)]
     }
 
     /// Runs `step` on the slot's shard, atomically, and keeps the totals right.

@@ -109,10 +109,15 @@ impl Slot {
     }
 
     /// Its first eight bytes: uniform, because a slot is a digest.
-    pub(crate) fn bucket(&self) -> u64 {
+    fn bucket(&self) -> u64 {
         let mut first = [0; 8];
         first.copy_from_slice(&self.0[..8]);
         u64::from_le_bytes(first)
+    }
+
+    /// Which of `shards` shares this slot belongs to. By its high bits: maps use the low ones.
+    pub(crate) fn shard(&self, shards: usize) -> usize {
+        usize::try_from(self.bucket() >> 48).unwrap_or(0) % shards
     }
 
     /// The first eight hexadecimal digits, for logs.

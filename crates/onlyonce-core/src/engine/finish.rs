@@ -53,16 +53,20 @@ impl Drop for Held {
 
 impl Engine {
     /// Ends what [`begin`](Engine::begin) started. The answer is what the caller may hear.
+    ///
+    /// Runs in a task of its own: a result that is there is stored, even if its caller goes away.
     pub async fn finish(&self, mut held: Held, outcome: Outcome) -> Answer {
-        let Some(flight) = held.flight.take() else {
-            return Answer::Refused(Refusal::new(Reason::OutcomeUnknown));
-        };
-        let answer = self
-            .settle(&held.call, &flight, &held.execution, outcome)
-            .await;
-        let answer = flight.end(answer);
-        self.report(&held.call, &answer, false);
-        answer
+        let engine = self.clone();
+        let finishing = tokio::spawn(async move {
+            let flight = held.flight.take()?;
+            let settling = engine.settle(&held.call, &flight, &held.execution, outcome);
+            let answer = settling.await;
+            let answer = flight.end(answer);
+            engine.report(&held.call, &answer, false);
+            Some(answer)
+        });
+        let unknown = || Answer::Refused(Refusal::new(Reason::OutcomeUnknown));
+        finishing.await.ok().flatten().unwrap_or_else(unknown)
     }
 
     /// Stores or releases, and says what the callers get.
@@ -346,7 +350,7 @@ impl Engine {
     }
 }
 
-fn not_stored(call: &Call) -> Refusal {
+pub(super) fn not_stored(call: &Call) -> Refusal {
     Refusal::new(Reason::NotStored).retry_after(call.policy.retry_after)
 }
 

@@ -89,7 +89,7 @@ impl Default for Flights {
 
 impl Flights {
     fn shard(&self, slot: &Slot) -> &Mutex<SlotMap<Arc<Flight>>> {
-        &self.shards[usize::try_from(slot.bucket() >> 58).unwrap_or(0) % SHARDS]
+        &self.shards[slot.shard(SHARDS)]
     }
 
     /// Attaches to the slot's flight, or starts one.

@@ -22,7 +22,7 @@ use super::Engine;
 use super::begin::{Claiming, Followed, RETRY_NOW, in_progress, mismatch};
 use super::call::{Answer, Call, Outcome, Replay, Verdict};
 use super::execution::Execution;
-use super::finish::Held;
+use super::finish::{Held, not_stored};
 use super::flight::{Flight, FlightGuard, Joined, Phase};
 
 impl Engine {
@@ -118,7 +118,7 @@ impl Engine {
     }
 
     /// Starts a flight: first the claim, then the work, each polled once here and given to a task
-    /// of its own if it waits. What the store answers from memory costs neither task nor box.
+    /// of its own if it waits. What never waits costs no task.
     fn depart<W, F>(
         &self,
         cx: &mut Context<'_>,
@@ -396,7 +396,7 @@ async fn landed(flight: &Flight, call: &Call) -> Answer {
         let (phase, seen) = flight.look();
         match phase {
             Phase::Ended(answer) => return answer,
-            Phase::Stalled => return Answer::Refused(stalled(call)),
+            Phase::Stalled => return Answer::Refused(not_stored(call)),
             Phase::Left => {
                 return Answer::Refused(Refusal::new(Reason::NotRun).retry_after(RETRY_NOW));
             }
@@ -412,7 +412,7 @@ fn share(phase: &Phase, flight: &Flight, call: &Call, position: usize) -> Option
         // The flight itself is the first of those who wait for another process.
         Phase::Waiting => (call.policy.waiters_max.saturating_sub(1), true),
         Phase::Running => (call.policy.local_waiters_max, true),
-        Phase::Stalled => return Some(Answer::Refused(stalled(call))),
+        Phase::Stalled => return Some(Answer::Refused(not_stored(call))),
         Phase::Left => return None,
         Phase::Ended(Answer::Ran {
             response, receipt, ..
@@ -429,10 +429,6 @@ fn share(phase: &Phase, flight: &Flight, call: &Call, position: usize) -> Option
         let refusal = Refusal::new(Reason::TooManyWaiters);
         Answer::Refused(refusal.retry_after(call.policy.retry_after))
     })
-}
-
-fn stalled(call: &Call) -> Refusal {
-    Refusal::new(Reason::NotStored).retry_after(call.policy.retry_after)
 }
 
 fn verdict(answer: Answer) -> Verdict {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::event::{About, Event, Verb};
+use crate::event::{Event, Verb};
 use crate::lock;
 use crate::store::{Lease, Renewed};
 
@@ -145,12 +145,6 @@ impl Engine {
                 }
             }
         };
-        let about = About {
-            slot: &lease.slot,
-            meta: &flight.meta,
-        };
-        for subscriber in &self.inner.subscribers {
-            subscriber.on_event(&about, &event);
-        }
+        self.emit_about(&lease.slot, &flight.meta, &event);
     }
 }

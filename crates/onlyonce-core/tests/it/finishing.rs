@@ -369,3 +369,23 @@ async fn a_record_tells_who_ran_what_where_and_how_long() {
     assert!(record.completed_at.is_some());
     assert_eq!(record.response().unwrap().took, Duration::from_millis(250));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_result_finished_by_hand_is_stored_even_if_its_caller_goes_away() {
+    let (store, node) = bed().await;
+    let call = node.call("key", "the same", &policy());
+    let Verdict::Execute(held) = node.engine.begin(call).await else {
+        panic!("the slot was free");
+    };
+    store.completions.fail_next([Fault::LostBefore; 2]);
+    let engine = node.engine.clone();
+    let outcome = Response::new(StatusCode::OK, "by hand").into();
+    let caller = tokio::spawn(async move { engine.finish(held, outcome).await });
+    eventually(|| store.completions.count() == 1).await;
+
+    caller.abort();
+    eventually(|| node.engine.in_flight() == 0).await;
+
+    let retry = node.once("key", &policy(), &Work::new()).await;
+    assert_eq!(replayed(&retry), "by hand");
+}
