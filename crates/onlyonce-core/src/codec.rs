@@ -1,20 +1,23 @@
-//! The one binary form of a record, for every store that keeps bytes. Versioned and checksummed:
-//! what cannot be read with certainty is refused, never guessed. Deadlines are not part of it;
-//! each store keeps them on its own clock.
+//! The one binary form of what is kept, for every store: a whole record where the store keeps
+//! bytes, its response and what it tells people where the store has columns for the rest.
+//! Versioned and checksummed: what cannot be read with certainty is refused, never guessed.
 //!
-//! Layout: magic `1O`, version, length of the head (u32 LE), head, body, CRC-32 of all before it.
+//! Layout: magic `1O`, version, kind, length of the head (u32 LE), head, body, CRC-32 of all
+//! before it.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::clock::Timestamp;
+use crate::entry::{Kept, Phase};
 use crate::fingerprint::Fingerprint;
-use crate::record::{Meta, OnLapse, Record, State, Token};
+use crate::record::{Meta, OnLapse, Token};
 use crate::response::{Origin, Response};
 
 #[cfg(test)]
@@ -23,7 +26,7 @@ mod tests;
 const MAGIC: [u8; 2] = *b"1O";
 /// The version this build writes, and the only one it reads.
 pub const VERSION: u8 = 1;
-const PREFIX_BYTES: usize = MAGIC.len() + 1 + 4;
+const PREFIX_BYTES: usize = MAGIC.len() + 1 + 1 + 4;
 const CHECKSUM_BYTES: usize = 4;
 
 /// Why stored bytes were refused.
@@ -49,17 +52,13 @@ pub enum CodecError {
     },
 }
 
-/// The deadlines and counts that a store keeps beside the bytes, as of now on its own clock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Left {
-    /// What is left of the lease, for a pending record; zero is lapsed.
-    pub lease_left: Duration,
-    /// What is left of the retention.
-    pub keep_left: Duration,
-    /// When that ends, to show.
-    pub expires_at: Timestamp,
-    /// Replays counted so far.
-    pub replays: u64,
+/// What a frame holds, so that one kind is never read as another.
+#[derive(Clone, Copy)]
+#[repr(u8)]
+enum Kind {
+    Record = b'r',
+    Response = b'a',
+    Meta = b'm',
 }
 
 #[derive(Serialize, Deserialize)]
@@ -72,14 +71,16 @@ struct Head {
     meta: Meta,
     created_at: Timestamp,
     completed_at: Option<Timestamp>,
-    state: HeadState,
+    expires: Duration,
+    tail: Duration,
+    replays: u64,
+    phase: HeadPhase,
 }
 
 #[derive(Serialize, Deserialize)]
-enum HeadState {
-    Pending,
-    Done(HeadResponse),
-    Failed(HeadResponse),
+enum HeadPhase {
+    Pending { lease_until: Duration },
+    Finished(HeadResponse),
     Unknown,
 }
 
@@ -101,29 +102,94 @@ enum HeadOrigin {
 }
 
 /// A record's bytes.
-pub fn encode(record: &Record) -> Bytes {
-    let head = Head {
-        token: record.token,
-        recipe: record.fingerprint.recipe(),
-        fingerprint: *record.fingerprint.digest(),
-        on_lapse: record.on_lapse,
-        attempt: record.attempt,
-        meta: Meta::clone(&record.meta),
-        created_at: record.created_at,
-        completed_at: record.completed_at,
-        state: match &record.state {
-            State::Pending { .. } => HeadState::Pending,
-            State::Done(response) => HeadState::Done(head_response(response)),
-            State::Failed(response) => HeadState::Failed(head_response(response)),
-            State::Unknown => HeadState::Unknown,
-        },
+pub fn encode(kept: &Kept) -> Bytes {
+    let (phase, body) = match &kept.phase {
+        Phase::Pending { lease_until } => (
+            HeadPhase::Pending {
+                lease_until: *lease_until,
+            },
+            &[][..],
+        ),
+        Phase::Finished(response) => (
+            HeadPhase::Finished(HeadResponse::of(response)),
+            &response.body[..],
+        ),
+        Phase::Unknown => (HeadPhase::Unknown, &[][..]),
     };
-    let head = postcard::to_allocvec(&head).expect("a record holds only what the format can write");
-    let body = record.response().map_or(&[][..], |response| &response.body);
+    let head = Head {
+        token: kept.token,
+        recipe: kept.fingerprint.recipe(),
+        fingerprint: *kept.fingerprint.digest(),
+        on_lapse: kept.on_lapse,
+        attempt: kept.attempt,
+        meta: Meta::clone(&kept.meta),
+        created_at: kept.created_at,
+        completed_at: kept.completed_at,
+        expires: kept.expires,
+        tail: kept.tail,
+        replays: kept.replays,
+        phase,
+    };
+    frame(Kind::Record, &head, body)
+}
 
+/// Reads a record back. The body is a slice of `bytes`, not a copy.
+pub fn decode(bytes: &Bytes) -> Result<Kept, CodecError> {
+    let (head, body) = unframe::<Head>(Kind::Record, bytes)?;
+    let phase = match head.phase {
+        HeadPhase::Finished(response) => Phase::Finished(Arc::new(response.with_body(body)?)),
+        HeadPhase::Pending { .. } | HeadPhase::Unknown if !body.is_empty() => {
+            return Err(damaged("a body without a response"));
+        }
+        HeadPhase::Pending { lease_until } => Phase::Pending { lease_until },
+        HeadPhase::Unknown => Phase::Unknown,
+    };
+    Ok(Kept {
+        token: head.token,
+        fingerprint: Fingerprint::new(head.recipe, head.fingerprint),
+        on_lapse: head.on_lapse,
+        attempt: head.attempt,
+        meta: Arc::new(head.meta),
+        created_at: head.created_at,
+        completed_at: head.completed_at,
+        expires: head.expires,
+        tail: head.tail,
+        replays: head.replays,
+        phase,
+    })
+}
+
+/// A response's bytes.
+pub fn encode_response(response: &Response) -> Bytes {
+    frame(Kind::Response, &HeadResponse::of(response), &response.body)
+}
+
+/// Reads a response back. The body is a slice of `bytes`, not a copy.
+pub fn decode_response(bytes: &Bytes) -> Result<Response, CodecError> {
+    let (head, body) = unframe::<HeadResponse>(Kind::Response, bytes)?;
+    head.with_body(body)
+}
+
+/// The bytes of what a record tells people.
+pub fn encode_meta(meta: &Meta) -> Bytes {
+    frame(Kind::Meta, meta, &[])
+}
+
+/// Reads back what a record tells people.
+pub fn decode_meta(bytes: &Bytes) -> Result<Meta, CodecError> {
+    let (meta, body) = unframe::<Meta>(Kind::Meta, bytes)?;
+    if !body.is_empty() {
+        return Err(damaged("bytes behind what is told to people"));
+    }
+    Ok(meta)
+}
+
+fn frame(kind: Kind, head: &impl Serialize, body: &[u8]) -> Bytes {
+    let head = postcard::to_allocvec(head).expect("a record holds only what the format can write");
     let mut out = BytesMut::with_capacity(PREFIX_BYTES + head.len() + body.len() + CHECKSUM_BYTES);
     out.put_slice(&MAGIC);
     out.put_u8(VERSION);
+    out.put_u8(kind as u8);
     out.put_u32_le(u32::try_from(head.len()).expect("header bytes are bounded far below 4 GiB"));
     out.put_slice(&head);
     out.put_slice(body);
@@ -132,42 +198,17 @@ pub fn encode(record: &Record) -> Bytes {
     out.freeze()
 }
 
-/// Reads a record back. The body is a slice of `bytes`, not a copy.
-pub fn decode(bytes: &Bytes, left: Left) -> Result<Record, CodecError> {
-    let (head, body) = split(bytes)?;
-    let (head, rest) = postcard::take_from_bytes::<Head>(&head).map_err(|_| damaged("head"))?;
+fn unframe<H: DeserializeOwned>(kind: Kind, bytes: &Bytes) -> Result<(H, Bytes), CodecError> {
+    let (head, body) = split(kind, bytes)?;
+    let (head, rest) = postcard::take_from_bytes(&head).map_err(|_| damaged("head"))?;
     if !rest.is_empty() {
         return Err(damaged("head has trailing bytes"));
     }
-    let answered = matches!(head.state, HeadState::Done(_) | HeadState::Failed(_));
-    if !answered && !body.is_empty() {
-        return Err(damaged("a body without a response"));
-    }
-    let state = match head.state {
-        HeadState::Pending => State::Pending {
-            lease_left: left.lease_left,
-        },
-        HeadState::Done(response) => State::Done(Arc::new(response.with_body(body)?)),
-        HeadState::Failed(response) => State::Failed(Arc::new(response.with_body(body)?)),
-        HeadState::Unknown => State::Unknown,
-    };
-    Ok(Record {
-        token: head.token,
-        fingerprint: Fingerprint::new(head.recipe, head.fingerprint),
-        on_lapse: head.on_lapse,
-        attempt: head.attempt,
-        meta: Arc::new(head.meta),
-        created_at: head.created_at,
-        completed_at: head.completed_at,
-        expires_at: left.expires_at,
-        keep_left: left.keep_left,
-        replays: left.replays,
-        state,
-    })
+    Ok((head, body))
 }
 
-/// Checks mark, version, lengths and checksum; gives head and body.
-fn split(bytes: &Bytes) -> Result<(Bytes, Bytes), CodecError> {
+/// Checks mark, version, kind, lengths and checksum; gives head and body.
+fn split(kind: Kind, bytes: &Bytes) -> Result<(Bytes, Bytes), CodecError> {
     if bytes.len() < MAGIC.len() + 1 || bytes[..MAGIC.len()] != MAGIC {
         return Err(CodecError::NotARecord);
     }
@@ -182,8 +223,11 @@ fn split(bytes: &Bytes) -> Result<(Bytes, Bytes), CodecError> {
     if crc32fast::hash(content).to_le_bytes() != checksum {
         return Err(damaged("checksum"));
     }
+    if content[MAGIC.len() + 1] != kind as u8 {
+        return Err(damaged("another kind of bytes"));
+    }
     let mut length = [0; 4];
-    length.copy_from_slice(&bytes[MAGIC.len() + 1..PREFIX_BYTES]);
+    length.copy_from_slice(&bytes[PREFIX_BYTES - 4..PREFIX_BYTES]);
     let head_end = usize::try_from(u32::from_le_bytes(length))
         .ok()
         .and_then(|length| length.checked_add(PREFIX_BYTES))
@@ -198,21 +242,6 @@ fn damaged(what: &'static str) -> CodecError {
     CodecError::Damaged { what }
 }
 
-fn head_response(response: &Response) -> HeadResponse {
-    HeadResponse {
-        status: response.status.as_u16(),
-        headers: head_fields(&response.headers),
-        trailers: response.trailers.as_ref().map(head_fields),
-        origin: match response.origin {
-            Origin::Handler => HeadOrigin::Handler,
-            Origin::Panicked => HeadOrigin::Panicked,
-            Origin::TooLarge => HeadOrigin::TooLarge,
-        },
-        took: response.took,
-        resource: response.resource.clone(),
-    }
-}
-
 fn head_fields(map: &HeaderMap) -> Vec<(String, Vec<u8>)> {
     map.iter()
         .map(|(name, value)| (name.as_str().to_owned(), value.as_bytes().to_vec()))
@@ -220,6 +249,21 @@ fn head_fields(map: &HeaderMap) -> Vec<(String, Vec<u8>)> {
 }
 
 impl HeadResponse {
+    fn of(response: &Response) -> Self {
+        Self {
+            status: response.status.as_u16(),
+            headers: head_fields(&response.headers),
+            trailers: response.trailers.as_ref().map(head_fields),
+            origin: match response.origin {
+                Origin::Handler => HeadOrigin::Handler,
+                Origin::Panicked => HeadOrigin::Panicked,
+                Origin::TooLarge => HeadOrigin::TooLarge,
+            },
+            took: response.took,
+            resource: response.resource.clone(),
+        }
+    }
+
     fn with_body(self, body: Bytes) -> Result<Response, CodecError> {
         Ok(Response {
             status: StatusCode::from_u16(self.status).map_err(|_| damaged("status"))?,

@@ -25,6 +25,7 @@ pub mod clock;
 pub mod codec;
 pub mod engine;
 pub mod entropy;
+pub mod entry;
 pub mod event;
 pub mod fingerprint;
 pub mod key;

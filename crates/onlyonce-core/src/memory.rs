@@ -10,6 +10,7 @@ use async_trait::async_trait;
 use tokio::sync::Notify;
 
 use crate::clock::{Clock, SystemClock};
+use crate::entry::{Change, Entry, StoreClock};
 use crate::lock;
 use crate::operate::{Filter, Operate, Page, Resolved, Stats};
 use crate::record::{Record, State, Token};
@@ -21,7 +22,6 @@ use crate::store::{
 
 use self::shard::Shard;
 
-mod entry;
 mod shard;
 #[cfg(test)]
 mod tests;
@@ -38,7 +38,7 @@ const SHARDS: usize = 64;
 /// # let _ = store;
 /// ```
 pub struct MemoryStore {
-    clock: Arc<dyn Clock>,
+    clock: StoreClock,
     shards: Box<[Mutex<Shard>]>,
     agreed: Mutex<BTreeMap<String, Vec<u8>>>,
     records_max: usize,
@@ -56,7 +56,7 @@ impl MemoryStore {
     /// The same on another clock.
     pub fn with_clock(clock: Arc<dyn Clock>) -> Self {
         Self {
-            clock,
+            clock: StoreClock::new(clock),
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             agreed: Mutex::default(),
             records_max: 1_000_000,
@@ -85,12 +85,19 @@ impl MemoryStore {
     }
 
     /// Runs `step` on the slot's shard, atomically, and keeps the totals right.
-    fn step<T>(&self, slot: &Slot, step: impl FnOnce(&mut Shard, Duration) -> T) -> T {
+    fn on_shard<T>(&self, slot: &Slot, step: impl FnOnce(&mut Shard, Duration) -> T) -> T {
         let mut shard = lock(self.shard(slot));
         let before = shard.size();
         let result = step(&mut shard, self.clock.now());
         self.account(before, shard.size());
         result
+    }
+
+    /// Runs `step` on the slot's entry, atomically.
+    fn step<T>(&self, slot: &Slot, step: impl FnOnce(&mut Entry, Duration) -> (T, Change)) -> T {
+        self.on_shard(slot, |shard, now| {
+            shard.step(slot, |entry| step(entry, now))
+        })
     }
 
     fn account(&self, before: shard::Size, after: shard::Size) {
@@ -147,21 +154,17 @@ impl Store for MemoryStore {
             self.sweep_all(usize::MAX);
         }
         let full = self.is_full();
-        let wall = self.clock.wall();
-        self.step(&claim.slot, |shard, now| {
+        self.on_shard(&claim.slot, |shard, now| {
             shard.tidy(now);
             if full && shard.is_new(&claim.slot, now) {
                 return Err(StoreError::new(NAME, StoreErrorKind::Full));
             }
-            Ok(shard.claim(claim, now, wall))
+            Ok(shard.claim(claim, now))
         })
     }
 
     async fn renew(&self, lease: &Lease, lease_for: Duration) -> Result<Renewed, StoreError> {
-        let wall = self.clock.wall();
-        Ok(self.step(&lease.slot, |shard, now| {
-            shard.renew(lease, lease_for, now, wall)
-        }))
+        Ok(self.step(&lease.slot, |entry, now| entry.renew(lease, lease_for, now)))
     }
 
     async fn complete(
@@ -170,14 +173,13 @@ impl Store for MemoryStore {
         response: &Arc<Response>,
         keep_for: Duration,
     ) -> Result<Completed, StoreError> {
-        let wall = self.clock.wall();
-        Ok(self.step(&lease.slot, |shard, now| {
-            shard.complete(lease, response, keep_for, now, wall)
+        Ok(self.step(&lease.slot, |entry, now| {
+            entry.complete(lease, response, keep_for, now)
         }))
     }
 
     async fn release(&self, lease: &Lease, why: Release) -> Result<Released, StoreError> {
-        Ok(self.step(&lease.slot, |shard, now| shard.release(lease, why, now)))
+        Ok(self.on_shard(&lease.slot, |shard, now| shard.release(lease, why, now)))
     }
 
     async fn settled(
@@ -187,7 +189,7 @@ impl Store for MemoryStore {
         at_most: Duration,
     ) -> Result<(), StoreError> {
         let watched: Option<(Arc<Notify>, Duration)> =
-            self.step(slot, |shard, now| shard.watch(slot, seen, now));
+            self.on_shard(slot, |shard, now| shard.watch(slot, seen, now));
         let Some((changed, lease_left)) = watched else {
             return Ok(());
         };
@@ -196,7 +198,7 @@ impl Store for MemoryStore {
         tokio::pin!(notified);
         notified.as_mut().enable();
         if self
-            .step(slot, |shard, now| shard.watch(slot, seen, now))
+            .on_shard(slot, |shard, now| shard.watch(slot, seen, now))
             .is_none()
         {
             return Ok(());
@@ -217,7 +219,7 @@ impl Store for MemoryStore {
 #[async_trait]
 impl Operate for MemoryStore {
     async fn get(&self, slot: &Slot) -> Result<Option<Record>, StoreError> {
-        Ok(self.step(slot, |shard, now| shard.get(slot, now)))
+        Ok(self.on_shard(slot, |shard, now| shard.get(slot, now)))
     }
 
     async fn list(&self, filter: &Filter, page: &Page) -> Result<Vec<(Slot, Record)>, StoreError> {
@@ -228,11 +230,11 @@ impl Operate for MemoryStore {
     }
 
     async fn forget(&self, slot: &Slot) -> Result<bool, StoreError> {
-        Ok(self.step(slot, |shard, now| shard.forget(slot, now)))
+        Ok(self.step(slot, |entry, now| entry.forget(now)))
     }
 
     async fn extend(&self, slot: &Slot, extra: Duration) -> Result<bool, StoreError> {
-        Ok(self.step(slot, |shard, now| shard.extend(slot, extra, now)))
+        Ok(self.step(slot, |entry, now| entry.extend(extra, now)))
     }
 
     async fn resolve(
@@ -241,10 +243,7 @@ impl Operate for MemoryStore {
         response: &Arc<Response>,
         keep_for: Duration,
     ) -> Result<Resolved, StoreError> {
-        let wall = self.clock.wall();
-        Ok(self.step(slot, |shard, now| {
-            shard.resolve(slot, response, keep_for, now, wall)
-        }))
+        Ok(self.step(slot, |entry, now| entry.resolve(response, keep_for, now)))
     }
 
     async fn sweep(&self, records_max: usize) -> Result<usize, StoreError> {
@@ -268,7 +267,7 @@ impl Operate for MemoryStore {
 
     async fn count_replays(&self, replays: &[(Slot, u64)]) -> Result<(), StoreError> {
         for (slot, count) in replays {
-            self.step(slot, |shard, now| shard.count_replays(slot, *count, now));
+            self.step(slot, |entry, now| ((), entry.count_replays(*count, now)));
         }
         Ok(())
     }

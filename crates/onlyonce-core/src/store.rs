@@ -80,6 +80,7 @@ impl Claim {
         Lease {
             slot: self.slot,
             token: self.token,
+            fingerprint: self.fingerprint,
             lease_for: self.lease_for,
             keep_for: self.keep_for,
             attempt: 1,
@@ -110,6 +111,8 @@ pub struct Lease {
     pub slot: Slot,
     /// Our fencing identity.
     pub token: Token,
+    /// What was claimed.
+    pub fingerprint: Fingerprint,
     /// How long it lasts from the claim or the last renewal.
     pub lease_for: Duration,
     /// How long the record is kept after the lease.

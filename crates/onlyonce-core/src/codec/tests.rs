@@ -12,15 +12,8 @@ use super::*;
 
 use arbitrary::records;
 
-const LEFT: Left = Left {
-    lease_left: Duration::from_secs(3),
-    keep_left: Duration::from_secs(5),
-    expires_at: Timestamp::from_millis(7),
-    replays: 11,
-};
-
 /// A finished record with something in every field, small enough to flip each of its bits.
-fn sample() -> Record {
+fn sample() -> Kept {
     let mut response = Response::new(StatusCode::CREATED, "the body");
     for value in ["one", "two"] {
         let value = HeaderValue::from_static(value);
@@ -31,7 +24,7 @@ fn sample() -> Record {
     response.resource = Some("payment/7".into());
     response.took = Duration::from_millis(1234);
     let key = Key::new("5f2b0c1e-7a64-4d1c-9d7e-3b8a2f6c4e10", &KeyRule::default());
-    Record {
+    Kept {
         token: Token::from_bytes([1; 16]),
         fingerprint: Fingerprint::new(1, [2; 32]),
         on_lapse: OnLapse::Hold,
@@ -46,10 +39,10 @@ fn sample() -> Record {
         }),
         created_at: Timestamp::from_millis(1_735_689_600_000),
         completed_at: Some(Timestamp::from_millis(1_735_689_601_000)),
-        expires_at: LEFT.expires_at,
-        keep_left: LEFT.keep_left,
-        replays: LEFT.replays,
-        state: State::Done(Arc::new(response)),
+        expires: Duration::from_millis(1_735_689_700_000),
+        tail: Duration::from_secs(99),
+        replays: 11,
+        phase: Phase::Finished(Arc::new(response)),
     }
 }
 
@@ -58,12 +51,20 @@ fn framed(head: &[u8], body: &[u8]) -> Bytes {
     let mut out = BytesMut::new();
     out.put_slice(&MAGIC);
     out.put_u8(VERSION);
+    out.put_u8(Kind::Record as u8);
     out.put_u32_le(u32::try_from(head.len()).unwrap());
     out.put_slice(head);
     out.put_slice(body);
     let checksum = crc32fast::hash(&out);
     out.put_u32_le(checksum);
     out.freeze()
+}
+
+fn response(kept: &Kept) -> Option<&Arc<Response>> {
+    match &kept.phase {
+        Phase::Finished(response) => Some(response),
+        Phase::Pending { .. } | Phase::Unknown => None,
+    }
 }
 
 fn order(map: &HeaderMap) -> Vec<(&HeaderName, &HeaderValue)> {
@@ -75,27 +76,35 @@ proptest! {
 
     #[test]
     fn a_record_is_read_back_as_it_was_written(record in records()) {
-        let read = decode(&encode(&record), LEFT).unwrap();
+        let read = decode(&encode(&record)).unwrap();
 
-        if let (Some(read), Some(written)) = (read.response(), record.response()) {
+        if let (Some(read), Some(written)) = (response(&read), response(&record)) {
             prop_assert_eq!(order(&read.headers), order(&written.headers));
         }
         prop_assert_eq!(read, record);
     }
 
     #[test]
-    fn what_a_store_keeps_beside_the_bytes_is_taken_from_it(
-        record in records(), lease_left in any::<Duration>(), keep_left in any::<Duration>(),
-        replays in any::<u64>(),
-    ) {
-        let left = Left { lease_left, keep_left, expires_at: Timestamp::from_millis(9), replays };
-        let read = decode(&encode(&record), left).unwrap();
+    fn the_parts_of_a_record_are_read_back_as_they_were_written(record in records()) {
+        let meta = decode_meta(&encode_meta(&record.meta)).unwrap();
+        prop_assert_eq!(&meta, &*record.meta);
+        if let Some(written) = response(&record) {
+            let read = decode_response(&encode_response(written)).unwrap();
 
-        prop_assert_eq!(read.keep_left, keep_left);
-        prop_assert_eq!(read.expires_at, left.expires_at);
-        prop_assert_eq!(read.replays, replays);
-        if let State::Pending { lease_left: found } = read.state {
-            prop_assert_eq!(found, lease_left);
+            prop_assert_eq!(order(&read.headers), order(&written.headers));
+            prop_assert_eq!(&read, &**written);
+        }
+    }
+
+    #[test]
+    fn one_kind_of_bytes_is_never_read_as_another(record in records()) {
+        let (whole, meta) = (encode(&record), encode_meta(&record.meta));
+
+        prop_assert!(decode_meta(&whole).is_err() && decode_response(&whole).is_err());
+        prop_assert!(decode(&meta).is_err() && decode_response(&meta).is_err());
+        if let Some(answer) = response(&record) {
+            let answer = encode_response(answer);
+            prop_assert!(decode(&answer).is_err() && decode_meta(&answer).is_err());
         }
     }
 
@@ -105,40 +114,40 @@ proptest! {
         let bit = at.index(bytes.len() * 8);
         bytes[bit / 8] ^= 1 << (bit % 8);
 
-        prop_assert!(decode(&bytes.into(), LEFT).is_err());
+        prop_assert!(decode(&bytes.into()).is_err());
     }
 
     #[test]
     fn a_record_cut_short_is_refused(record in records(), at in any::<prop::sample::Index>()) {
         let bytes = encode(&record);
 
-        prop_assert!(decode(&bytes.slice(..at.index(bytes.len())), LEFT).is_err());
+        prop_assert!(decode(&bytes.slice(..at.index(bytes.len()))).is_err());
     }
 
     #[test]
     fn a_record_with_more_behind_it_is_refused(record in records(), more in vec(any::<u8>(), 1..20)) {
         let bytes = [&encode(&record)[..], &more].concat();
 
-        prop_assert!(decode(&bytes.into(), LEFT).is_err());
+        prop_assert!(decode(&bytes.into()).is_err());
     }
 
     #[test]
     fn any_bytes_are_no_record(bytes in vec(any::<u8>(), 0..200)) {
-        prop_assert!(decode(&bytes.into(), LEFT).is_err());
+        prop_assert!(decode(&bytes.into()).is_err());
     }
 
     #[test]
     fn any_bytes_behind_the_mark_are_no_record(bytes in vec(any::<u8>(), 0..200)) {
-        let bytes = [&MAGIC[..], &[VERSION], &bytes].concat();
+        let bytes = [&MAGIC[..], &[VERSION, Kind::Record as u8], &bytes].concat();
 
-        prop_assert!(decode(&bytes.into(), LEFT).is_err());
+        prop_assert!(decode(&bytes.into()).is_err());
     }
 
     #[test]
     fn any_head_under_a_right_checksum_is_read_without_a_panic(
         head in vec(any::<u8>(), 0..400), body in vec(any::<u8>(), 0..20),
     ) {
-        let _ = decode(&framed(&head, &body), LEFT);
+        let _ = decode(&framed(&head, &body));
     }
 
     #[test]
@@ -146,14 +155,14 @@ proptest! {
         record in records(), changes in vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
     ) {
         let bytes = encode(&record);
-        let (head, body) = split(&bytes).unwrap();
+        let (head, body) = split(Kind::Record, &bytes).unwrap();
         let mut head = head.to_vec();
         for (at, byte) in changes {
             let at = at.index(head.len());
             head[at] = byte;
         }
 
-        let _ = decode(&framed(&head, &body), LEFT);
+        let _ = decode(&framed(&head, &body));
     }
 }
 
@@ -164,7 +173,7 @@ fn every_flipped_bit_of_a_record_is_found() {
     for bit in 0..good.len() * 8 {
         let mut bytes = good.clone();
         bytes[bit / 8] ^= 1 << (bit % 8);
-        assert!(decode(&bytes.into(), LEFT).is_err(), "bit {bit}");
+        assert!(decode(&bytes.into()).is_err(), "bit {bit}");
     }
 }
 
@@ -173,14 +182,11 @@ fn every_truncation_of_a_record_is_refused() {
     let good = encode(&sample());
 
     for length in 0..good.len() {
-        assert!(
-            decode(&good.slice(..length), LEFT).is_err(),
-            "{length} bytes"
-        );
+        assert!(decode(&good.slice(..length)).is_err(), "{length} bytes");
         let end = good.slice(good.len() - length..);
-        assert!(decode(&end, LEFT).is_err(), "the last {length} bytes");
+        assert!(decode(&end).is_err(), "the last {length} bytes");
     }
-    assert_eq!(decode(&good, LEFT), Ok(sample()));
+    assert_eq!(decode(&good), Ok(sample()));
 }
 
 #[test]
@@ -192,7 +198,7 @@ fn another_version_is_named_and_not_guessed_at() {
         let checksum = crc32fast::hash(&bytes[..whole]);
         bytes[whole..].copy_from_slice(&checksum.to_le_bytes());
 
-        let error = decode(&bytes.into(), LEFT).unwrap_err();
+        let error = decode(&bytes.into()).unwrap_err();
 
         assert_eq!(error, CodecError::UnknownVersion { found });
         assert!(error.to_string().contains(&found.to_string()));
@@ -210,11 +216,7 @@ fn bytes_of_something_else_are_no_record() {
         "\0\0\0\0\0\0\0\0\0\0\0\0",
     ] {
         let bytes = Bytes::from_static(bytes.as_bytes());
-        assert_eq!(
-            decode(&bytes, LEFT),
-            Err(CodecError::NotARecord),
-            "{bytes:?}"
-        );
+        assert_eq!(decode(&bytes), Err(CodecError::NotARecord), "{bytes:?}");
     }
 }
 
@@ -225,10 +227,10 @@ fn a_head_longer_than_the_record_is_refused() {
 
     for length in [u32::MAX, u32::try_from(whole - PREFIX_BYTES + 1).unwrap()] {
         let mut bytes = good[..whole].to_vec();
-        bytes[MAGIC.len() + 1..PREFIX_BYTES].copy_from_slice(&length.to_le_bytes());
+        bytes[PREFIX_BYTES - 4..PREFIX_BYTES].copy_from_slice(&length.to_le_bytes());
         bytes.extend_from_slice(&crc32fast::hash(&bytes).to_le_bytes());
 
-        let error = decode(&bytes.into(), LEFT).unwrap_err();
+        let error = decode(&bytes.into()).unwrap_err();
 
         assert_eq!(error, damaged("head length"));
     }
@@ -237,10 +239,10 @@ fn a_head_longer_than_the_record_is_refused() {
 #[test]
 fn a_head_with_more_behind_it_is_refused() {
     let bytes = encode(&sample());
-    let (head, body) = split(&bytes).unwrap();
+    let (head, body) = split(Kind::Record, &bytes).unwrap();
     let longer = [&head[..], &[0]].concat();
 
-    let read = decode(&framed(&longer, &body), LEFT);
+    let read = decode(&framed(&longer, &body));
 
     assert!(matches!(read, Err(CodecError::Damaged { .. })), "{read:?}");
 }
@@ -249,19 +251,19 @@ fn a_head_with_more_behind_it_is_refused() {
 fn a_body_is_not_copied() {
     let bytes = encode(&sample());
 
-    let record = decode(&bytes, LEFT).unwrap();
+    let record = decode(&bytes).unwrap();
 
-    let body = &record.response().unwrap().body;
+    let body = &response(&record).unwrap().body;
     assert_eq!(&body[..], b"the body");
     assert!(bytes.as_ptr_range().contains(&body.as_ptr()));
 }
 
 #[test]
 fn an_empty_body_is_read_back_as_one() {
-    let state = State::Done(Arc::new(Response::new(StatusCode::NO_CONTENT, "")));
-    let record = Record { state, ..sample() };
+    let phase = Phase::Finished(Arc::new(Response::new(StatusCode::NO_CONTENT, "")));
+    let record = Kept { phase, ..sample() };
 
-    assert_eq!(decode(&encode(&record), LEFT), Ok(record));
+    assert_eq!(decode(&encode(&record)), Ok(record));
 }
 
 #[test]
@@ -269,24 +271,24 @@ fn no_trailers_and_empty_trailers_are_not_the_same() {
     for trailers in [None, Some(HeaderMap::new())] {
         let mut response = Response::new(StatusCode::OK, "");
         response.trailers = trailers;
-        let state = State::Done(Arc::new(response));
-        let record = Record { state, ..sample() };
+        let phase = Phase::Finished(Arc::new(response));
+        let record = Kept { phase, ..sample() };
 
-        assert_eq!(decode(&encode(&record), LEFT), Ok(record));
+        assert_eq!(decode(&encode(&record)), Ok(record));
     }
 }
 
 /// A pending or unknown record has no body: bytes behind its head are damage.
 #[test]
 fn a_body_without_a_response_is_refused() {
-    let lease_left = LEFT.lease_left;
-    for state in [State::Pending { lease_left }, State::Unknown] {
-        let record = Record { state, ..sample() };
+    let lease_until = Duration::from_secs(3);
+    for phase in [Phase::Pending { lease_until }, Phase::Unknown] {
+        let record = Kept { phase, ..sample() };
         let bytes = encode(&record);
-        let (head, body) = split(&bytes).unwrap();
+        let (head, body) = split(Kind::Record, &bytes).unwrap();
         assert!(body.is_empty());
 
-        let read = decode(&framed(&head, b"stray"), LEFT);
+        let read = decode(&framed(&head, b"stray"));
 
         assert!(matches!(read, Err(CodecError::Damaged { .. })), "{read:?}");
     }
@@ -297,12 +299,12 @@ fn a_body_without_a_response_is_refused() {
 fn a_record_from_beyond_all_time_can_be_shown() {
     let beyond: Timestamp =
         postcard::from_bytes(&postcard::to_allocvec(&u64::MAX).unwrap()).unwrap();
-    let record = Record {
+    let record = Kept {
         created_at: beyond,
         ..sample()
     };
 
-    if let Ok(read) = decode(&encode(&record), LEFT) {
+    if let Ok(read) = decode(&encode(&record)) {
         let shown = std::panic::catch_unwind(|| format!("{:?}", read.created_at));
         assert!(shown.is_ok(), "to show what was stored panics");
     }

@@ -225,11 +225,8 @@ impl Cell {
 fn granted(claim: &Claim, attempt: u32, overtook: Option<Arc<onlyonce_core::Meta>>) -> Claimed {
     Claimed::Granted {
         lease: Lease {
-            slot: claim.slot,
-            token: claim.token,
-            lease_for: claim.lease_for,
-            keep_for: claim.keep_for,
             attempt,
+            ..claim.lease()
         },
         overtook,
     }

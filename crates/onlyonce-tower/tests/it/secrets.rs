@@ -5,7 +5,7 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use onlyonce_core::{Key, KeyRule, Record, Response, SlotSecret, State, codec};
+use onlyonce_core::{Key, KeyRule, Response, SlotSecret, codec};
 use onlyonce_tower::ScopePart;
 
 use crate::support::App;
@@ -68,28 +68,20 @@ impl Capture {
     }
 }
 
-/// The record without its response's body, which is the handler's own.
-fn without_body(mut record: Record) -> Record {
-    let bare = |response: &Arc<Response>| {
-        Arc::new(Response {
-            body: Bytes::new(),
-            ..Response::clone(response)
-        })
-    };
-    record.state = match &record.state {
-        State::Done(response) => State::Done(bare(response)),
-        State::Failed(response) => State::Failed(bare(response)),
-        State::Pending { .. } | State::Unknown => record.state,
-    };
-    record
-}
-
 /// All that the app's stores keep, printed and encoded.
 async fn stored(app: &App) -> Vec<Vec<u8>> {
     let mut kept = Vec::new();
     for record in app.records().await {
         kept.push(format!("{record:?} {record:#?}").into_bytes());
-        kept.push(codec::encode(&without_body(record)).to_vec());
+        kept.push(codec::encode_meta(&record.meta).to_vec());
+        if let Some(response) = record.response() {
+            // The body is the handler's own.
+            let bare = Response {
+                body: Bytes::new(),
+                ..Response::clone(response)
+            };
+            kept.push(codec::encode_response(&bare).to_vec());
+        }
     }
     kept
 }

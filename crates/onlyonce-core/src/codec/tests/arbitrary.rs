@@ -46,13 +46,11 @@ prop_compose! {
     }
 }
 
-fn states() -> impl Strategy<Value = State> {
-    let lease_left = LEFT.lease_left;
+fn phases() -> impl Strategy<Value = Phase> {
     prop_oneof![
-        Just(State::Pending { lease_left }),
-        Just(State::Unknown),
-        responses().prop_map(|it| State::Done(Arc::new(it))),
-        responses().prop_map(|it| State::Failed(Arc::new(it))),
+        any::<Duration>().prop_map(|lease_until| Phase::Pending { lease_until }),
+        Just(Phase::Unknown),
+        responses().prop_map(|it| Phase::Finished(Arc::new(it))),
     ]
 }
 
@@ -86,9 +84,12 @@ prop_compose! {
         meta in metas(),
         created_at in any::<u64>(),
         completed_at in option::of(any::<u64>()),
-        state in states(),
-    ) -> Record {
-        Record {
+        expires in any::<Duration>(),
+        tail in any::<Duration>(),
+        replays in any::<u64>(),
+        phase in phases(),
+    ) -> Kept {
+        Kept {
             token: Token::from_bytes(token),
             fingerprint: Fingerprint::new(recipe, digest),
             on_lapse,
@@ -96,10 +97,10 @@ prop_compose! {
             meta: Arc::new(meta),
             created_at: Timestamp::from_millis(created_at),
             completed_at: completed_at.map(Timestamp::from_millis),
-            expires_at: LEFT.expires_at,
-            keep_left: LEFT.keep_left,
-            replays: LEFT.replays,
-            state,
+            expires,
+            tail,
+            replays,
+            phase,
         }
     }
 }

@@ -255,6 +255,7 @@ impl Operate for Flawed {
             let lease = Lease {
                 slot: *slot,
                 token: record.token,
+                fingerprint: record.fingerprint,
                 lease_for: extra,
                 keep_for: record.keep_left,
                 attempt: record.attempt,
@@ -276,6 +277,7 @@ impl Operate for Flawed {
             let lease = Lease {
                 slot: *slot,
                 token: record.token,
+                fingerprint: record.fingerprint,
                 lease_for: Duration::ZERO,
                 keep_for,
                 attempt: record.attempt,

@@ -1,0 +1,60 @@
+//! Tokens that were released and must not come back: a late, duplicated claim cannot revive them.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::hash::BuildHasherDefault;
+use std::time::Duration;
+
+use crate::entry::Change;
+use crate::record::Token;
+use crate::slot::{Slot, SlotHasher};
+use crate::store::{Lease, Release};
+
+/// Released tokens and until when they are dead. For a store whose claims all come from its own
+/// process, this may live in memory: a late claim dies with the process too.
+#[derive(Default)]
+pub struct Graves {
+    dead: HashMap<(Slot, Token), Duration, BuildHasherDefault<SlotHasher>>,
+    due: BinaryHeap<Reverse<(Duration, Slot, Token)>>,
+}
+
+impl Graves {
+    /// Whether this token is dead at this moment.
+    pub fn hold(&self, slot: &Slot, token: &Token, now: Duration) -> bool {
+        // Nothing is dead most of the time: then nothing is hashed.
+        !self.dead.is_empty()
+            && self
+                .dead
+                .get(&(*slot, *token))
+                .is_some_and(|until| *until > now)
+    }
+
+    /// Buries the token of a release that did `change` to its entry, for one lease. A claim that
+    /// has not arrived yet can be given back too, but not as unknown.
+    pub fn bury(&mut self, lease: &Lease, why: Release, change: Change, now: Duration) {
+        if why == Release::Unknown && change == Change::Nothing {
+            return;
+        }
+        let until = now.saturating_add(lease.lease_for);
+        self.dead.insert((lease.slot, lease.token), until);
+        self.due.push(Reverse((until, lease.slot, lease.token)));
+    }
+
+    /// Forgets at most `graves_max` tokens that have been dead long enough.
+    pub fn tidy(&mut self, graves_max: usize, now: Duration) {
+        for _ in 0..graves_max {
+            let Some(Reverse((until, slot, token))) = self.due.peek().copied() else {
+                break;
+            };
+            if until > now {
+                break;
+            }
+            self.due.pop();
+            // Buried again meanwhile, it stays until its later grave is due.
+            let key = (slot, token);
+            if self.dead.get(&key).is_some_and(|until| *until <= now) {
+                self.dead.remove(&key);
+            }
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! From a URL to a store. What is wrong with a URL is said with what would be right; credentials
+//! in it are never repeated.
+
+use std::sync::Arc;
+
+use onlyonce_core::{MemoryStore, Store, StoreError};
+use thiserror::Error;
+
+pub(crate) use options::Options;
+
+mod options;
+#[cfg(test)]
+mod tests;
+
+const SCHEMES: [&str; 9] = [
+    "memory",
+    "file",
+    "sqlite",
+    "redis",
+    "rediss",
+    "redis+cluster",
+    "redis+sentinel",
+    "postgres",
+    "mysql",
+];
+
+/// Why a store could not be opened.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The URL cannot be read.
+    #[error(
+        "the store's URL cannot be read: {why}; it looks like file:./onlyonce-data or redis://127.0.0.1:6379"
+    )]
+    Url {
+        /// What is wrong with it.
+        why: String,
+    },
+    /// No store has this scheme.
+    #[error("no store has URLs that start with {found}:{hint}; there are {}", SCHEMES.join(", "))]
+    Scheme {
+        /// The scheme found.
+        found: String,
+        /// The nearest right word, if one is near.
+        hint: String,
+    },
+    /// The store is not part of this build.
+    #[error(
+        "{scheme}: stores are not part of this build: enable the feature `{feature}` of onlyonce"
+    )]
+    NotBuilt {
+        /// The scheme found.
+        scheme: String,
+        /// The feature that has it.
+        feature: &'static str,
+    },
+    /// An option of the URL is unknown or has a wrong value.
+    #[error("option `{name}` of the store's URL: {why}")]
+    Option {
+        /// The option.
+        name: String,
+        /// What is wrong, and what would be right.
+        why: String,
+    },
+    /// The store is there, but it must not be used like this.
+    #[error("the {store} store cannot be used: {why}")]
+    Refused {
+        /// Which store.
+        store: &'static str,
+        /// What is wrong, and what to do.
+        why: String,
+    },
+    /// The store could not be reached or read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Opens the store that `url` names, ready for use: created or migrated if it has to be.
+///
+/// Options follow a question mark, as in `redis://127.0.0.1?prefix=shop&wait_replicas=1`; an
+/// unknown one is an error. Each store's own page lists its options.
+pub async fn open(url: &str) -> Result<Arc<dyn Store>, OpenError> {
+    let (scheme, _) = url.split_once(':').ok_or_else(|| OpenError::Url {
+        why: "it has no scheme".to_owned(),
+    })?;
+    match scheme {
+        "memory" => Ok(Arc::new(memory(url)?)),
+        "file" => file(url).await,
+        "sqlite" => sqlite(url).await,
+        "redis" | "rediss" | "redis+cluster" | "redis+sentinel" => redis(url).await,
+        "postgres" | "postgresql" => postgres(url).await,
+        "mysql" | "mariadb" => mysql(url).await,
+        found => Err(OpenError::Scheme {
+            found: found.to_owned(),
+            hint: options::nearest(found, &SCHEMES)
+                .map(|near| format!(" (did you mean {near}:?)"))
+                .unwrap_or_default(),
+        }),
+    }
+}
+
+fn memory(url: &str) -> Result<MemoryStore, OpenError> {
+    let mut options = Options::of(url)?;
+    let mut store = MemoryStore::new();
+    if let Some(records_max) = options.parse("records_max", "a number of records")? {
+        store = store.records_max(records_max);
+    }
+    if let Some(bytes_max) = options.parse("bytes_max", "a number of bytes")? {
+        store = store.bytes_max(bytes_max);
+    }
+    options.finish()?;
+    Ok(store)
+}
+
+macro_rules! backend {
+    ($name:ident, $feature:literal, $url:ident => $open:expr) => {
+        #[cfg(feature = $feature)]
+        async fn $name($url: &str) -> Result<Arc<dyn Store>, OpenError> {
+            $open
+        }
+
+        #[cfg(not(feature = $feature))]
+        async fn $name($url: &str) -> Result<Arc<dyn Store>, OpenError> {
+            let scheme = $url.split(':').next().unwrap_or_default().to_owned();
+            let feature = $feature;
+            Err(OpenError::NotBuilt { scheme, feature })
+        }
+    };
+}
+
+backend!(file, "file", url => crate::file::open(url).await);
+backend!(sqlite, "sqlite", url => Ok(Arc::new(crate::sql::SqliteStore::open(url).await?)));
+backend!(redis, "redis", url => Ok(Arc::new(crate::redis::RedisStore::open(url).await?)));
+backend!(postgres, "postgres", url => Ok(Arc::new(crate::sql::PostgresStore::open(url).await?)));
+backend!(mysql, "mysql", url => Ok(Arc::new(crate::sql::MySqlStore::open(url).await?)));

@@ -1,0 +1,83 @@
+//! The options of a store's URL: each is taken by name, and what nobody took is an error.
+
+use std::str::FromStr;
+
+use super::OpenError;
+
+/// What follows the question mark of a URL.
+pub(crate) struct Options {
+    left: Vec<(String, String)>,
+    asked: Vec<&'static str>,
+}
+
+impl Options {
+    /// The options of `url`. One given twice is an error.
+    pub(crate) fn of(url: &str) -> Result<Self, OpenError> {
+        let query = url.split_once('?').map_or("", |(_, query)| query);
+        let mut left: Vec<(String, String)> = Vec::new();
+        for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
+            if left.iter().any(|(known, _)| *known == name) {
+                return Err(wrong(&name, "is given twice; once is enough"));
+            }
+            left.push((name.into_owned(), value.into_owned()));
+        }
+        Ok(Self {
+            left,
+            asked: Vec::new(),
+        })
+    }
+
+    /// Takes an option's text.
+    pub(crate) fn take(&mut self, name: &'static str) -> Option<String> {
+        self.asked.push(name);
+        let at = self.left.iter().position(|(known, _)| known == name)?;
+        Some(self.left.swap_remove(at).1)
+    }
+
+    /// Takes an option's value; `want` says what it should have been, as in "a number".
+    pub(crate) fn parse<T: FromStr>(
+        &mut self,
+        name: &'static str,
+        want: &str,
+    ) -> Result<Option<T>, OpenError> {
+        let Some(text) = self.take(name) else {
+            return Ok(None);
+        };
+        match text.parse() {
+            Ok(value) => Ok(Some(value)),
+            Err(_) => Err(wrong(name, &format!("`{text}` is not {want}"))),
+        }
+    }
+
+    /// Ends the reading: whatever is left is an error that names the nearest right word.
+    pub(crate) fn finish(self) -> Result<(), OpenError> {
+        let Some((name, _)) = self.left.first() else {
+            return Ok(());
+        };
+        let hint = match nearest(name, &self.asked) {
+            Some(near) => format!("; did you mean `{near}`?"),
+            None if self.asked.is_empty() => "; this store has none".to_owned(),
+            None => format!("; there are {}", self.asked.join(", ")),
+        };
+        Err(wrong(name, &format!("there is no such option{hint}")))
+    }
+}
+
+/// An option that is wrong.
+pub(crate) fn wrong(name: &str, why: &str) -> OpenError {
+    OpenError::Option {
+        name: name.to_owned(),
+        why: why.to_owned(),
+    }
+}
+
+/// The word nearest to `found`, if it may be a slip of the pen.
+pub(crate) fn nearest(found: &str, words: &[&'static str]) -> Option<&'static str> {
+    const NEAR: f64 = 0.75;
+    let near = |word: &&'static str| strsim::jaro_winkler(found, word);
+    words
+        .iter()
+        .copied()
+        .max_by(|a, b| near(a).total_cmp(&near(b)))
+        .filter(|word| near(word) >= NEAR)
+}

@@ -1,0 +1,76 @@
+//! What is wrong with a URL is said with what would be right.
+
+use super::*;
+
+async fn refusal(url: &str) -> String {
+    match open(url).await {
+        Ok(_) => panic!("{url} was opened"),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[tokio::test]
+async fn memory_needs_no_more_than_its_name() {
+    assert!(open("memory:").await.is_ok());
+}
+
+#[tokio::test]
+async fn a_scheme_that_is_nearly_right_is_named() {
+    let told = refusal("rediss+cluster://h").await;
+    assert!(told.contains("did you mean redis+cluster:?"), "{told}");
+
+    let told = refusal("posgres://h").await;
+    assert!(told.contains("did you mean postgres:?"), "{told}");
+}
+
+#[tokio::test]
+async fn an_unknown_scheme_is_told_with_all_that_there_are() {
+    let told = refusal("dynamodb://table").await;
+
+    assert!(SCHEMES.iter().all(|scheme| told.contains(scheme)), "{told}");
+}
+
+#[tokio::test]
+async fn what_is_no_url_is_told_with_an_example() {
+    assert!(refusal("./data").await.contains("file:./onlyonce-data"));
+}
+
+#[tokio::test]
+async fn an_unknown_option_is_an_error() {
+    let told = refusal("memory:?size=3").await;
+
+    assert!(
+        told.contains("`size`") && told.contains("records_max"),
+        "{told}"
+    );
+}
+
+#[test]
+fn an_option_that_is_nearly_right_is_named() {
+    let mut options = Options::of("x:?wait_replica=1").unwrap();
+    assert_eq!(options.take("wait_replicas"), None);
+
+    let told = options.finish().unwrap_err().to_string();
+
+    assert!(told.contains("did you mean `wait_replicas`?"), "{told}");
+}
+
+#[test]
+fn an_option_of_the_wrong_kind_is_told_with_the_right_one() {
+    let mut options = Options::of("x:?wait_replicas=many").unwrap();
+
+    let told = options
+        .parse::<u32>("wait_replicas", "a number")
+        .unwrap_err();
+
+    let told = told.to_string();
+    assert!(
+        told.contains("`wait_replicas`") && told.contains("not a number"),
+        "{told}"
+    );
+}
+
+#[test]
+fn an_option_given_twice_is_an_error() {
+    assert!(Options::of("x:?a=1&a=2").is_err());
+}

@@ -1,0 +1,1 @@
+//! The stores against the real thing.
