@@ -18,6 +18,8 @@
 //! | `postgres://` | PostgreSQL | `postgres` |
 //! | `mysql://` | MariaDB or MySQL | `mysql` |
 
+#[cfg(any(feature = "file", feature = "sql"))]
+mod batch;
 #[cfg(feature = "file")]
 pub mod file;
 mod open;

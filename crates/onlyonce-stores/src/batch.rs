@@ -1,0 +1,72 @@
+//! Gathers what is asked at the same time, so that one statement or one fsync carries many
+//! requests. Nobody waits for more to come: a lone request goes at once, and what arrives while a
+//! worker is busy goes together next.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use tokio::sync::{Mutex, mpsc, oneshot};
+
+/// Something asked, and where its answer goes.
+pub(crate) struct Asked<Q, A> {
+    pub(crate) question: Q,
+    answer: oneshot::Sender<A>,
+}
+
+impl<Q, A> Asked<Q, A> {
+    /// Answers. Whoever asked may have gone away; then nobody hears it.
+    pub(crate) fn answer(self, answer: A) {
+        drop(self.answer.send(answer));
+    }
+}
+
+/// The asking side: hands questions to workers that take them in batches.
+pub(crate) struct Gatherer<Q, A> {
+    queue: mpsc::UnboundedSender<Asked<Q, A>>,
+}
+
+/// What was asked and not taken yet.
+pub(crate) type Waiting<Q, A> = mpsc::UnboundedReceiver<Asked<Q, A>>;
+
+impl<Q: Send + 'static, A: Send + 'static> Gatherer<Q, A> {
+    /// A gatherer and its queue, for a worker of one's own: see
+    /// [`blocking_recv_many`](mpsc::UnboundedReceiver::blocking_recv_many).
+    pub(crate) fn new() -> (Self, Waiting<Q, A>) {
+        let (queue, waiting) = mpsc::unbounded_channel();
+        (Self { queue }, waiting)
+    }
+
+    /// A gatherer with `workers` tasks, each of which hands batches of at most `batch_max` to
+    /// `work`. They end when the gatherer is dropped and its queue is empty.
+    pub(crate) fn spawn<W, F>(workers: usize, batch_max: usize, work: W) -> Self
+    where
+        W: Fn(Vec<Asked<Q, A>>) -> F + Send + Sync + 'static,
+        F: Future<Output = ()> + Send,
+    {
+        let (gatherer, waiting) = Self::new();
+        let waiting = Arc::new(Mutex::new(waiting));
+        let work = Arc::new(work);
+        for _ in 0..workers {
+            let (waiting, work) = (Arc::clone(&waiting), Arc::clone(&work));
+            tokio::spawn(async move {
+                loop {
+                    let mut batch = Vec::new();
+                    let taken = waiting.lock().await.recv_many(&mut batch, batch_max).await;
+                    if taken == 0 {
+                        break;
+                    }
+                    work(batch).await;
+                }
+            });
+        }
+        gatherer
+    }
+
+    /// Asks, and waits for the answer; nothing if the worker ended before it gave one. What was
+    /// asked is done even if the caller goes away.
+    pub(crate) async fn ask(&self, question: Q) -> Option<A> {
+        let (answer, answered) = oneshot::channel();
+        self.queue.send(Asked { question, answer }).ok()?;
+        answered.await.ok()
+    }
+}
