@@ -29,6 +29,7 @@ pub mod job;
 mod once;
 mod renew;
 mod secret;
+mod sweep;
 mod tally;
 
 pub use self::call::{Answer, Call, Outcome, Replay, Verdict, Who};
@@ -117,6 +118,7 @@ pub struct Builder {
     secret: Option<SlotSecret>,
     holder: Option<Arc<str>>,
     namespace: Arc<str>,
+    sweep_every: Duration,
 }
 
 impl Builder {
@@ -145,6 +147,13 @@ impl Builder {
     #[must_use]
     pub fn subscribe(mut self, subscriber: Arc<dyn Subscriber>) -> Self {
         self.subscribers.push(subscriber);
+        self
+    }
+
+    /// Sweeps expired records out of the store this often; every minute otherwise.
+    #[must_use]
+    pub fn sweep_every(mut self, every: Duration) -> Self {
+        self.sweep_every = every;
         self
     }
 
@@ -183,6 +192,7 @@ impl Builder {
             closed: Notify::new(),
         });
         renew::start(&inner);
+        sweep::start(&inner, self.sweep_every);
         Ok(Engine { inner })
     }
 }
@@ -209,6 +219,7 @@ impl Engine {
             secret: None,
             holder: None,
             namespace: "".into(),
+            sweep_every: sweep::SWEEP_EVERY,
         }
     }
 

@@ -389,3 +389,36 @@ async fn a_result_finished_by_hand_is_stored_even_if_its_caller_goes_away() {
     let retry = node.once("key", &policy(), &Work::new()).await;
     assert_eq!(replayed(&retry), "by hand");
 }
+
+#[tokio::test(start_paused = true)]
+async fn expired_records_leave_the_store_without_being_asked_for() {
+    const RECORDS: usize = 2500;
+    let (store, node) = bed().await;
+    let short = Policy {
+        keep_for: Duration::from_secs(1),
+        ..policy()
+    };
+    for n in 0..RECORDS {
+        node.once(&format!("key-{n}"), &short, &Work::new()).await;
+    }
+
+    tokio::time::sleep(Duration::from_secs(130)).await;
+
+    assert_eq!(store.inner.sweep(usize::MAX).await.unwrap(), 0);
+}
+
+/// Without its engine nobody sweeps: the test above would see nothing otherwise.
+#[tokio::test(start_paused = true)]
+async fn the_sweeper_ends_with_its_engine() {
+    let (store, node) = bed().await;
+    let short = Policy {
+        keep_for: Duration::from_secs(1),
+        ..policy()
+    };
+    node.once("key", &short, &Work::new()).await;
+    drop(node);
+
+    tokio::time::sleep(Duration::from_secs(300)).await;
+
+    assert_eq!(store.inner.sweep(usize::MAX).await.unwrap(), 1);
+}
