@@ -150,7 +150,7 @@ impl Builder {
         self
     }
 
-    /// Sweeps expired records out of the store this often; every minute otherwise.
+    /// Sweeps expired records out of the store this often; every five minutes otherwise.
     #[must_use]
     pub fn sweep_every(mut self, every: Duration) -> Self {
         self.sweep_every = every;

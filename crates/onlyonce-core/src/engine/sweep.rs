@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::Inner;
 
 /// How often an engine sweeps unless told otherwise.
-pub(super) const SWEEP_EVERY: Duration = Duration::from_secs(60);
+pub(super) const SWEEP_EVERY: Duration = Duration::from_secs(300);
 /// How many records one step may drop, so that traffic gets in between.
 const BATCH_RECORDS: usize = 1000;
 

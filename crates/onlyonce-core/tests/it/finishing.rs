@@ -402,7 +402,7 @@ async fn expired_records_leave_the_store_without_being_asked_for() {
         node.once(&format!("key-{n}"), &short, &Work::new()).await;
     }
 
-    tokio::time::sleep(Duration::from_secs(130)).await;
+    tokio::time::sleep(Duration::from_secs(700)).await;
 
     assert_eq!(store.inner.sweep(usize::MAX).await.unwrap(), 0);
 }
@@ -418,7 +418,7 @@ async fn the_sweeper_ends_with_its_engine() {
     node.once("key", &short, &Work::new()).await;
     drop(node);
 
-    tokio::time::sleep(Duration::from_secs(300)).await;
+    tokio::time::sleep(Duration::from_secs(700)).await;
 
     assert_eq!(store.inner.sweep(usize::MAX).await.unwrap(), 1);
 }
