@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::env;
 use std::io::{self, PipeReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 
 use serde_json::Value;
@@ -101,6 +101,25 @@ pub(crate) fn test_executables() -> Result<Option<Executables>, Failure> {
     Ok(Some(executables))
 }
 
+/// Builds an example and says where its program is, or `None` when the build failed. The features
+/// are those of the tests, so that what they built is used.
+pub(crate) fn example(name: &str) -> Result<Option<PathBuf>, Failure> {
+    let mut build = cargo(&["build", "--workspace", "--all-features", "--example", name]);
+    build.arg("--message-format=json-render-diagnostics");
+    let Some(messages) = stdout(&mut build)? else {
+        return Ok(None);
+    };
+    for line in messages.lines().filter(|line| line.starts_with('{')) {
+        let message = json(line)?;
+        if message["target"]["name"] == name
+            && let Some(path) = message["executable"].as_str()
+        {
+            return Ok(Some(path.into()));
+        }
+    }
+    Err(Failure::new(format!("cargo built no example {name}")))
+}
+
 /// `cargo xtask sim`: exits as the simulator does.
 pub(crate) fn sim(args: &[String]) -> Result<ExitCode, Failure> {
     exit_code(sim_command(args))
@@ -157,7 +176,7 @@ fn json(text: &str) -> Result<Value, Failure> {
         .map_err(|error| Failure::new(format!("cannot read what cargo wrote: {error}")))
 }
 
-fn cannot_run(command: &Command, error: &io::Error) -> Failure {
+pub(crate) fn cannot_run(command: &Command, error: &io::Error) -> Failure {
     let program = command.get_program().to_string_lossy();
     Failure::new(format!("cannot run {program}: {error}"))
 }

@@ -13,6 +13,7 @@ mod ci;
 mod follow;
 mod requirements;
 mod rules;
+mod servers;
 mod test;
 
 use std::process::ExitCode;
@@ -30,6 +31,9 @@ struct Cli {
 #[derive(Subcommand)]
 enum Task {
     /// Run every test, then check that docs/requirements.md tells the truth
+    ///
+    /// The databases that the tests talk to are installed if they are missing (Debian packages, as
+    /// root or by sudo), started before the tests and stopped after them.
     ///
     /// An ignored test counts as failed. The last line reads `N passed, M failed`, where M counts
     /// failed tests, ignored tests and broken rows of docs/requirements.md.

@@ -9,6 +9,7 @@ use std::process::ExitStatus;
 
 use crate::cargo::{self, Executables};
 use crate::follow::{Findings, Follower, Outcomes};
+use crate::servers::Servers;
 use crate::{Failure, requirements};
 
 const REQUIREMENTS: &str = "docs/requirements.md";
@@ -49,7 +50,9 @@ pub(crate) fn run(extra: &[String]) -> Result<Tally, Failure> {
         Executables::new()
     };
 
-    let (findings, status) = follow(&test_args(extra), &executables)?;
+    let servers = Servers::start_for(extra)?;
+    let (findings, status) = follow(&test_args(extra), &executables, &servers)?;
+    drop(servers);
     let mut failures = failures(&findings, status);
     if is_whole {
         failures.extend(requirement_failures(&findings.outcomes));
@@ -86,11 +89,16 @@ fn names_a_package(extra: &[String]) -> bool {
 }
 
 /// Runs cargo, passes its output on at once and reads along.
-fn follow(args: &[&str], executables: &Executables) -> Result<(Findings, ExitStatus), Failure> {
+fn follow(
+    args: &[&str],
+    executables: &Executables,
+    servers: &Servers,
+) -> Result<(Findings, ExitStatus), Failure> {
     let lost = |error: io::Error| Failure::new(format!("lost the output of cargo test: {error}"));
     let mut command = cargo::cargo(args);
     // Colours would stand between the words we read.
     command.env("CARGO_TERM_COLOR", "never");
+    command.envs(servers.variables());
     let (mut child, mut output) = cargo::merged(command)?;
 
     let mut follower = Follower::new(executables);

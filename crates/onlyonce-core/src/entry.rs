@@ -12,8 +12,10 @@ use crate::response::Response;
 use crate::store::{Claim, Claimed, Completed, Lease, Receipt, Release, Released, Renewed};
 
 pub use graves::Graves;
+pub use waiters::Waiters;
 
 mod graves;
+mod waiters;
 
 /// What a store keeps of one slot. That a released token stays dead is for [`Graves`], or for a
 /// table beside this one, to see to.

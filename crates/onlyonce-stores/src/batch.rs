@@ -2,10 +2,12 @@
 //! requests. Nobody waits for more to come: a lone request goes at once, and what arrives while a
 //! worker is busy goes together next.
 
-use std::future::Future;
-use std::sync::Arc;
+#[cfg(feature = "sql")]
+use std::{future::Future, sync::Arc};
 
-use tokio::sync::{Mutex, mpsc, oneshot};
+#[cfg(feature = "sql")]
+use tokio::sync::Mutex;
+use tokio::sync::{mpsc, oneshot};
 
 /// Something asked, and where its answer goes.
 pub(crate) struct Asked<Q, A> {
@@ -36,8 +38,17 @@ impl<Q: Send + 'static, A: Send + 'static> Gatherer<Q, A> {
         (Self { queue }, waiting)
     }
 
+    /// [`ask`](Self::ask) for a thread that is no task.
+    #[cfg(feature = "file")]
+    pub(crate) fn ask_blocking(&self, question: Q) -> Option<A> {
+        let (answer, answered) = oneshot::channel();
+        self.queue.send(Asked { question, answer }).ok()?;
+        answered.blocking_recv().ok()
+    }
+
     /// A gatherer with `workers` tasks, each of which hands batches of at most `batch_max` to
     /// `work`. They end when the gatherer is dropped and its queue is empty.
+    #[cfg(feature = "sql")]
     pub(crate) fn spawn<W, F>(workers: usize, batch_max: usize, work: W) -> Self
     where
         W: Fn(Vec<Asked<Q, A>>) -> F + Send + Sync + 'static,

@@ -17,11 +17,19 @@
 //! | `redis://` `rediss://` `redis+cluster://` `redis+sentinel://` | Redis | `redis` |
 //! | `postgres://` | PostgreSQL | `postgres` |
 //! | `mysql://` | MariaDB or MySQL | `mysql` |
+//!
+//! Wrappers go around any of them: `Sealed` encrypts, [`Cached`] remembers finished results,
+//! [`Guarded`] adds timeouts, retries and a circuit breaker, [`Metered`] measures. From the outside
+//! in, `Cached(Guarded(Sealed(Metered(store))))` is the order that makes sense: a replay from the
+//! cache needs neither the store nor a closed breaker, and what is measured is the store alone.
 
-#[cfg(any(feature = "file", feature = "sql"))]
+#[cfg(any(feature = "file", feature = "redis", feature = "sql"))]
 mod batch;
+pub mod cached;
 #[cfg(feature = "file")]
 pub mod file;
+pub mod guarded;
+pub mod metered;
 mod open;
 #[cfg(feature = "redis")]
 pub mod redis;
@@ -29,7 +37,11 @@ pub mod redis;
 pub mod sealed;
 #[cfg(feature = "sql")]
 pub mod sql;
+mod wrap;
 
+pub use cached::Cached;
+pub use guarded::Guarded;
+pub use metered::Metered;
 pub use open::{OpenError, open};
 #[cfg(feature = "sealed")]
-pub use sealed::Sealed;
+pub use sealed::{KeyRing, Sealed};

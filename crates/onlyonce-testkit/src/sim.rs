@@ -21,7 +21,7 @@ use onlyonce_core::{MemoryStore, Policy, Store};
 mod bug;
 mod client;
 mod clock;
-mod dice;
+pub(crate) mod dice;
 mod fate;
 mod flawed;
 mod gate;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::entry::{Change, Entry, Graves};
+use crate::entry::{Change, Entry, Graves, Waiters};
 use crate::record::{Record, Token};
 use crate::slot::{Slot, SlotMap};
 use crate::store::{Claim, Claimed, Lease, Release, Released};
@@ -22,7 +22,7 @@ pub(super) struct Shard {
     /// which case it is queued anew; never late.
     expiry: BinaryHeap<Reverse<(Duration, Slot)>>,
     graves: Graves,
-    waiting: SlotMap<Arc<Notify>>,
+    waiters: Waiters,
     size: Size,
 }
 
@@ -103,7 +103,7 @@ impl Shard {
         }
         match change {
             Change::Nothing | Change::Written => {}
-            Change::Settled => self.wake(slot),
+            Change::Settled => self.waiters.wake(slot),
         }
         answer
     }
@@ -116,8 +116,7 @@ impl Shard {
         now: Duration,
     ) -> Option<(Arc<Notify>, Duration)> {
         let lease_left = self.entry(slot)?.lease_left_of(seen, now)?;
-        let changed = self.waiting.entry(*slot).or_default();
-        Some((Arc::clone(changed), lease_left))
+        Some((self.waiters.join(slot), lease_left))
     }
 
     pub(super) fn get(&self, slot: &Slot, now: Duration) -> Option<Record> {
@@ -166,7 +165,7 @@ impl Shard {
         let Some(expires) = queued.entry.live(now).map(|kept| kept.expires) else {
             self.size.replace(Size::of(&queued.entry), Size::default());
             self.entries.remove(&slot);
-            self.wake(&slot);
+            self.waiters.wake(&slot);
             return Some(true);
         };
         // Only the look that was queued last queues the next one.
@@ -188,12 +187,6 @@ impl Shard {
         if self.expiry.len() > 2 * self.entries.len() + QUEUE_SLACK {
             let looks = self.entries.iter().map(|(slot, it)| (it.due, *slot));
             self.expiry = looks.map(Reverse).collect();
-        }
-    }
-
-    fn wake(&mut self, slot: &Slot) {
-        if let Some(waiting) = self.waiting.remove(slot) {
-            waiting.notify_waiters();
         }
     }
 }

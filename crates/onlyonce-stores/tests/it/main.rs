@@ -1,1 +1,28 @@
-//! The stores against the real thing.
+//! The stores against the real thing, and the wrappers around a store that misbehaves on command.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::wildcard_enum_match_arm,
+    reason = "a test fails by panicking, in its support too"
+)]
+
+mod cached;
+#[cfg(feature = "file")]
+mod file;
+mod guarded;
+mod metered;
+#[cfg(feature = "mysql")]
+mod mysql;
+#[cfg(feature = "postgres")]
+mod postgres;
+#[cfg(feature = "redis")]
+mod redis;
+mod rough;
+#[cfg(feature = "sealed")]
+mod sealed;
+#[cfg(any(feature = "mysql", feature = "sqlite"))]
+mod sql;
+#[cfg(feature = "sqlite")]
+mod sqlite;
+#[cfg(feature = "sealed")]
+mod stacked;

@@ -8,46 +8,46 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 /// A seeded source of choices.
-pub(super) struct Dice(ChaCha8Rng);
+pub(crate) struct Dice(ChaCha8Rng);
 
 impl Dice {
-    pub(super) fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self(ChaCha8Rng::seed_from_u64(seed))
     }
 
     /// A source of its own, so that what one part draws does not move another.
-    pub(super) fn fork(&mut self) -> Self {
+    pub(crate) fn fork(&mut self) -> Self {
         Self::new(self.0.next_u64())
     }
 
     /// Below `bound`. The bias of the remainder is far too small to matter here.
-    pub(super) fn below(&mut self, bound: u64) -> u64 {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.0.next_u64() % bound
     }
 
-    pub(super) fn between(&mut self, range: RangeInclusive<u64>) -> u64 {
+    pub(crate) fn between(&mut self, range: RangeInclusive<u64>) -> u64 {
         range.start() + self.below(range.end() - range.start() + 1)
     }
 
-    pub(super) fn index(&mut self, bound: usize) -> usize {
+    pub(crate) fn index(&mut self, bound: usize) -> usize {
         usize::try_from(self.below(bound as u64)).expect("below a usize")
     }
 
     /// True in `permille` of a thousand cases.
-    pub(super) fn chance(&mut self, permille: u64) -> bool {
+    pub(crate) fn chance(&mut self, permille: u64) -> bool {
         permille > 0 && self.below(1000) < permille
     }
 
-    pub(super) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+    pub(crate) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.index(from.len())]
     }
 }
 
 /// The randomness an engine gets: tokens and names come from the seed too.
-pub(super) struct SeededEntropy(Mutex<Dice>);
+pub(crate) struct SeededEntropy(Mutex<Dice>);
 
 impl SeededEntropy {
-    pub(super) fn new(dice: Dice) -> Self {
+    pub(crate) fn new(dice: Dice) -> Self {
         Self(Mutex::new(dice))
     }
 }

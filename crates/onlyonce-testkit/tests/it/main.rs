@@ -1,4 +1,8 @@
 //! The testkit's own tests.
 
 mod conformance;
+#[cfg(unix)]
+mod history;
+#[cfg(feature = "servers")]
+mod servers;
 mod sim;

@@ -1,0 +1,236 @@
+//! The end of the log: where frames are written and made durable, segment after segment. Room for
+//! what finishes work is set aside before anything new is begun.
+
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+
+use bytes::Bytes;
+use onlyonce_core::{Entropy, OsEntropy, Slot};
+
+use super::disk::{self, Disk};
+use super::folder::private;
+use super::frame::{HEADER_BYTES, Head, Header, Kind};
+use super::lock;
+use super::segment::{self, Listed, Segment};
+use super::shared::Shared;
+use super::sweeper::Nudge;
+use super::tally::millis;
+
+/// Room set aside for what finishes work, while new keys are refused.
+const RESERVE_BYTES: u64 = 8 << 20;
+/// A segment is as large as this part of the log, so that there are never too many.
+const SEGMENT_PART: u64 = 64;
+const SEGMENT_BYTES_MAX: u64 = 1 << 30;
+/// No frame begins behind this: its offset has 32 bits.
+const OFFSET_MAX: u64 = 3 << 30;
+/// How much is gathered before it is handed to the disk.
+const WRITE_BYTES: usize = 1 << 20;
+
+pub(super) struct Log {
+    shared: Arc<Shared>,
+    disk: Arc<dyn Disk>,
+    sweeper: Sender<Nudge>,
+    active: Arc<Segment>,
+    /// Up to where room is set aside; for ever, where the disk cannot do that.
+    reserved: u64,
+    segment_bytes: u64,
+    buffer: Vec<u8>,
+}
+
+/// Why nothing was written. Nothing of it can be read back later.
+pub(super) enum CommitError {
+    /// There is no room.
+    Full,
+    /// The disk failed: what it has is unknown, and stays so until the store is opened again.
+    Failed(io::Error),
+}
+
+/// Frames that are durable: their segment, and their offsets in it.
+pub(super) struct Committed {
+    pub(super) segment: Arc<Segment>,
+    pub(super) listed: Vec<Listed>,
+}
+
+impl Log {
+    /// Goes on with the newest segment of `shared`.
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        disk: Arc<dyn Disk>,
+        sweeper: Sender<Nudge>,
+        active: Arc<Segment>,
+        segment_bytes: u64,
+    ) -> Self {
+        Self {
+            shared,
+            disk,
+            sweeper,
+            reserved: active.end(),
+            active,
+            segment_bytes,
+            buffer: Vec::new(),
+        }
+    }
+
+    /// Whether there is room for something new, and enough left to finish what was begun.
+    pub(super) fn has_room(&mut self) -> bool {
+        let end = self.active.end();
+        if self.reserved.saturating_sub(end) >= RESERVE_BYTES {
+            return true;
+        }
+        match self.disk.reserve(&self.active.file, end, 2 * RESERVE_BYTES) {
+            Ok(()) => self.reserved = end + 2 * RESERVE_BYTES,
+            Err(error) if disk::is_full(&error) => return false,
+            // The disk cannot set room aside.
+            Err(_) => self.reserved = u64::MAX,
+        }
+        true
+    }
+
+    /// Writes frames and makes them durable, all in one go.
+    pub(super) fn commit(
+        &mut self,
+        frames: impl Iterator<Item = (Head, Bytes)>,
+    ) -> Result<Committed, CommitError> {
+        if self.active.end() >= self.segment_target() {
+            self.roll();
+        }
+        match self.write(frames) {
+            Ok((listed, end)) => {
+                self.active.set_end(end);
+                Ok(Committed {
+                    segment: Arc::clone(&self.active),
+                    listed,
+                })
+            }
+            Err(error) if disk::is_full(&error) => self.take_back(),
+            Err(error) => Err(CommitError::Failed(error)),
+        }
+    }
+
+    fn write(
+        &mut self,
+        frames: impl Iterator<Item = (Head, Bytes)>,
+    ) -> io::Result<(Vec<Listed>, u64)> {
+        let mut listed = Vec::new();
+        let mut written = self.active.end();
+        self.buffer.clear();
+        for (mut head, payload) in frames {
+            let offset = written + self.buffer.len() as u64;
+            if offset > OFFSET_MAX {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            head.begins = listed.is_empty();
+            head.write(&payload, self.active.header.salt, &mut self.buffer);
+            listed.push(Listed::of(&head, u32::try_from(offset).unwrap_or(u32::MAX)));
+            if self.buffer.len() >= WRITE_BYTES {
+                self.disk.write(&self.active.file, &self.buffer, written)?;
+                written += self.buffer.len() as u64;
+                self.buffer.clear();
+            }
+        }
+        self.disk.write(&self.active.file, &self.buffer, written)?;
+        written += self.buffer.len() as u64;
+        // A full disk that shows only here has lost something of what it had taken.
+        self.disk
+            .sync(&self.active.file)
+            .map_err(|error| io::Error::other(error.to_string()))?;
+        self.buffer.clear();
+        self.buffer.shrink_to(2 * WRITE_BYTES);
+        Ok((listed, written))
+    }
+
+    /// Takes back what a full disk did not take whole.
+    fn take_back(&mut self) -> Result<Committed, CommitError> {
+        let end = self.active.end();
+        self.reserved = self.reserved.min(end);
+        match self.active.file.set_len(end) {
+            Ok(()) => Err(CommitError::Full),
+            Err(error) => Err(CommitError::Failed(error)),
+        }
+    }
+
+    fn segment_target(&self) -> u64 {
+        let part = self.shared.segments.bytes() / SEGMENT_PART;
+        self.segment_bytes.max(part.min(SEGMENT_BYTES_MAX))
+    }
+
+    /// Begins the next segment. Where there is no room for it, the old one goes on.
+    pub(super) fn roll(&mut self) {
+        if self.active.end() <= HEADER_BYTES as u64 {
+            return;
+        }
+        let next = match begin(&self.shared, &*self.disk, Some(&self.active)) {
+            Ok(next) => Arc::new(next),
+            Err(error) => {
+                tracing::warn!(target: "onlyonce", %error, "no new segment could be begun");
+                return;
+            }
+        };
+        // Gives back what was set aside behind its end.
+        drop(self.active.file.set_len(self.active.end()));
+        self.shared.segments.insert(Arc::clone(&next));
+        let sealed = std::mem::replace(&mut self.active, next);
+        self.reserved = self.active.end();
+        drop(self.sweeper.send(Nudge::Sealed(sealed)));
+    }
+
+    /// Ends the log in order: what is damaged later is then known to have been whole.
+    pub(super) fn close(mut self) {
+        if self.shared.check().is_err() {
+            return;
+        }
+        let head = Head {
+            kind: Kind::Closed,
+            begins: true,
+            due: 0,
+            slot: Slot::from_bytes([0; Slot::BYTES]),
+            replays: 0,
+            payload_bytes: 0,
+        };
+        if self.active.end() > HEADER_BYTES as u64 {
+            drop(self.commit(std::iter::once((head, Bytes::new()))));
+        }
+        drop(self.active.file.set_len(self.active.end()));
+    }
+}
+
+/// Makes the segment that follows `previous`, durable and empty.
+pub(super) fn begin(
+    shared: &Shared,
+    disk: &dyn Disk,
+    previous: Option<&Segment>,
+) -> io::Result<Segment> {
+    let mut salt = [0; 4];
+    OsEntropy::new().fill(&mut salt);
+    let header = Header {
+        id: previous.map_or(1, |previous| previous.id() + 1),
+        salt: u32::from_le_bytes(salt),
+        began: millis(shared.now()),
+        previous_end: previous.map_or(0, Segment::end),
+    };
+    let path = segment::path(&shared.folder.path, header.id);
+    let file = private(OpenOptions::new().read(true).write(true).create_new(true)).open(&path)?;
+    let made = disk
+        .write(&file, &header.write(), 0)
+        .and_then(|()| reserve_first(disk, &file))
+        .and_then(|()| file.sync_all())
+        .and_then(|()| disk::sync_folder(&shared.folder.path));
+    if let Err(error) = made {
+        // An empty segment is ignored, should it be there again after a crash.
+        fs::remove_file(&path)?;
+        return Err(error);
+    }
+    let segment = Segment::new(header, path, file, HEADER_BYTES as u64);
+    *lock(&segment.listed) = Some(Vec::new());
+    Ok(segment)
+}
+
+/// A segment is begun only where there is room to finish what was begun.
+fn reserve_first(disk: &dyn Disk, file: &fs::File) -> io::Result<()> {
+    match disk.reserve(file, HEADER_BYTES as u64, RESERVE_BYTES) {
+        Err(error) if disk::is_full(&error) => Err(error),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}

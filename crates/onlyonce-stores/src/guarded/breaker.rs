@@ -1,0 +1,255 @@
+//! The circuit breaker: closed, open for a while after failures in a row, then half open while
+//! one claim is tried. What it decides depends on the moments and ends it is told of, nothing else.
+
+use std::fmt;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::time::Duration;
+
+use onlyonce_core::Clock;
+use thiserror::Error;
+
+use crate::wrap::lock;
+
+/// Where a breaker stands. The numbers are those of the metric
+/// `idempotency.circuit_breaker.state`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum BreakerState {
+    /// Claims go through.
+    Closed = 0,
+    /// Claims are refused; also when its time is up, until a claim comes to be tried.
+    Open = 1,
+    /// One claim is being tried, the others are refused.
+    HalfOpen = 2,
+}
+
+impl fmt::Display for BreakerState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Closed => "closed",
+            Self::Open => "open",
+            Self::HalfOpen => "half-open",
+        })
+    }
+}
+
+/// What a breaker has done so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BreakerTally {
+    /// Where it stands.
+    pub state: BreakerState,
+    /// How often it opened.
+    pub opened: u64,
+    /// How many claims it refused.
+    pub rejected: u64,
+}
+
+/// Why a claim was refused without asking the store: the source of that error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum BreakerOpen {
+    /// It failed too often.
+    #[error(
+        "the circuit breaker is open after {failures} failures in a row: the store is tried again in {} s",
+        whole_secs(*.left)
+    )]
+    For {
+        /// After how many failures in a row.
+        failures: u32,
+        /// How long it stays open.
+        left: Duration,
+    },
+    /// One claim is being tried right now.
+    #[error("the circuit breaker is half-open: another claim is trying the store right now")]
+    Trying,
+}
+
+/// Rounded up: who comes back after that is not too early.
+fn whole_secs(left: Duration) -> u64 {
+    left.as_secs() + u64::from(left.subsec_nanos() > 0)
+}
+
+type Tell = Box<dyn Fn(BreakerState) + Send + Sync>;
+
+pub(super) struct Breaker {
+    failures_max: u32,
+    open_for: Duration,
+    tell: Option<Tell>,
+    phase: Mutex<Phase>,
+    /// The state of `phase`, to be read without its lock.
+    state: AtomicU8,
+    opened: AtomicU64,
+    rejected: AtomicU64,
+}
+
+#[derive(Clone, Copy)]
+enum Phase {
+    Closed { failures: u32 },
+    Open { until: Duration },
+    HalfOpen,
+}
+
+impl Phase {
+    fn state(self) -> BreakerState {
+        match self {
+            Self::Closed { .. } => BreakerState::Closed,
+            Self::Open { .. } => BreakerState::Open,
+            Self::HalfOpen => BreakerState::HalfOpen,
+        }
+    }
+}
+
+/// A call that the breaker knows of, and that tells it how it ended.
+pub(super) struct Pass<'a> {
+    breaker: &'a Breaker,
+    clock: &'a dyn Clock,
+    /// The one claim that is tried while the breaker is half open.
+    is_trial: bool,
+}
+
+impl Pass<'_> {
+    pub(super) fn end(mut self, failed: bool) {
+        if std::mem::take(&mut self.is_trial) {
+            self.breaker.tried(failed, self.clock.now());
+        } else {
+            self.breaker.count(failed, self.clock.now());
+        }
+    }
+}
+
+/// A trial whose caller went away decides nothing: the next claim is tried instead.
+impl Drop for Pass<'_> {
+    fn drop(&mut self) {
+        if self.is_trial {
+            let until = self.clock.now();
+            let mut phase = lock(&self.breaker.phase);
+            self.breaker.enter(&mut phase, Phase::Open { until });
+        }
+    }
+}
+
+impl Breaker {
+    pub(super) fn new(failures_max: u32, open_for: Duration) -> Self {
+        Self {
+            failures_max,
+            open_for,
+            tell: None,
+            phase: Mutex::new(Phase::Closed { failures: 0 }),
+            state: AtomicU8::new(BreakerState::Closed as u8),
+            opened: AtomicU64::new(0),
+            rejected: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn configure(&mut self, failures_max: u32, open_for: Duration) {
+        self.failures_max = failures_max;
+        self.open_for = open_for;
+    }
+
+    pub(super) fn on_change(&mut self, tell: Tell) {
+        self.tell = Some(tell);
+    }
+
+    pub(super) fn state(&self) -> BreakerState {
+        match self.state.load(Ordering::Acquire) {
+            0 => BreakerState::Closed,
+            1 => BreakerState::Open,
+            _ => BreakerState::HalfOpen,
+        }
+    }
+
+    pub(super) fn tally(&self) -> BreakerTally {
+        BreakerTally {
+            state: self.state(),
+            opened: self.opened.load(Ordering::Relaxed),
+            rejected: self.rejected.load(Ordering::Relaxed),
+        }
+    }
+
+    /// A call that always goes through.
+    pub(super) fn pass<'a>(&'a self, clock: &'a dyn Clock) -> Pass<'a> {
+        Pass {
+            breaker: self,
+            clock,
+            is_trial: false,
+        }
+    }
+
+    /// A call that goes through unless the breaker is open.
+    pub(super) fn admit<'a>(&'a self, clock: &'a dyn Clock) -> Result<Pass<'a>, BreakerOpen> {
+        let mut phase = lock(&self.phase);
+        match *phase {
+            Phase::Closed { .. } => Ok(self.pass(clock)),
+            Phase::Open { until } => {
+                let left = until.saturating_sub(clock.now());
+                if !left.is_zero() {
+                    self.rejected.fetch_add(1, Ordering::Relaxed);
+                    let failures = self.failures_max;
+                    return Err(BreakerOpen::For { failures, left });
+                }
+                self.enter(&mut phase, Phase::HalfOpen);
+                Ok(Pass {
+                    is_trial: true,
+                    ..self.pass(clock)
+                })
+            }
+            Phase::HalfOpen => {
+                self.rejected.fetch_add(1, Ordering::Relaxed);
+                Err(BreakerOpen::Trying)
+            }
+        }
+    }
+
+    /// Counts an ordinary call. One that ends when the breaker is no longer closed began before
+    /// that, or is none of its business: only the trial decides then.
+    fn count(&self, failed: bool, now: Duration) {
+        let mut phase = lock(&self.phase);
+        let Phase::Closed { failures } = &mut *phase else {
+            return;
+        };
+        *failures = if failed {
+            failures.saturating_add(1)
+        } else {
+            0
+        };
+        if failed && *failures >= self.failures_max {
+            self.open(&mut phase, now);
+        }
+    }
+
+    fn tried(&self, failed: bool, now: Duration) {
+        let mut phase = lock(&self.phase);
+        if failed {
+            self.open(&mut phase, now);
+        } else {
+            self.enter(&mut phase, Phase::Closed { failures: 0 });
+        }
+    }
+
+    fn open(&self, phase: &mut Phase, now: Duration) {
+        self.opened.fetch_add(1, Ordering::Relaxed);
+        let until = now.saturating_add(self.open_for);
+        self.enter(phase, Phase::Open { until });
+    }
+
+    /// The one place where the phase changes: told and logged once.
+    fn enter(&self, phase: &mut Phase, next: Phase) {
+        *phase = next;
+        let state = next.state();
+        self.state.store(state as u8, Ordering::Release);
+        match state {
+            BreakerState::Closed => {
+                tracing::info!(target: "onlyonce", breaker = %state, "the store is back");
+            }
+            BreakerState::HalfOpen => {
+                tracing::info!(target: "onlyonce", breaker = %state, "one claim tries the store");
+            }
+            BreakerState::Open => {
+                tracing::warn!(target: "onlyonce", breaker = %state, "the store fails, claims are refused");
+            }
+        }
+        if let Some(tell) = &self.tell {
+            tell(state);
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! What a store costs: how long each operation takes, and how it ends (O1). Plain numbers behind
+//! atomics; whoever exports them decides about names and formats.
+//!
+//! The documents call these `idempotency.storage.operation.duration_ms` and
+//! `idempotency.storage.operation.total`, by operation and status; all of their buckets are among
+//! [`BUCKETS`].
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use onlyonce_core::{Clock, Store, StoreError, SystemClock};
+
+use crate::wrap::around_every_call;
+
+pub use self::meter::{BUCKETS, Meter, OperationSnapshot, Snapshot};
+pub use self::outcome::Outcome;
+pub use crate::wrap::Operation;
+
+use self::outcome::Tells;
+
+mod meter;
+mod outcome;
+
+const NAME: &str = "metered";
+
+/// A store that measures the store inside it.
+///
+/// ```
+/// use std::sync::Arc;
+/// use onlyonce_core::{MemoryStore, Operate};
+/// use onlyonce_stores::metered::{Metered, Operation, Outcome};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// let store = Metered::new(Arc::new(MemoryStore::new()));
+/// let meter = store.meter();
+/// store.ping().await.unwrap();
+///
+/// let snapshot = meter.snapshot();
+/// let pings = snapshot.of(Operation::Ping);
+/// assert_eq!(pings.count, 1);
+/// assert_eq!(pings.outcome(Outcome::Ok), 1);
+/// # }
+/// ```
+pub struct Metered {
+    inner: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    meter: Arc<Meter>,
+}
+
+impl Metered {
+    /// Measures `store` from now on.
+    pub fn new(store: Arc<dyn Store>) -> Self {
+        Self {
+            inner: store,
+            clock: Arc::new(SystemClock::new()),
+            meter: Arc::default(),
+        }
+    }
+
+    /// Measures by another clock.
+    #[must_use]
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// What was measured, to keep beside the store: it goes on counting.
+    pub fn meter(&self) -> Arc<Meter> {
+        Arc::clone(&self.meter)
+    }
+
+    /// What was measured so far.
+    pub fn snapshot(&self) -> Snapshot {
+        self.meter.snapshot()
+    }
+
+    async fn around<'a, T: Tells>(
+        &'a self,
+        operation: Operation,
+        call: impl Fn() -> BoxFuture<'a, Result<T, StoreError>> + Send,
+    ) -> Result<T, StoreError> {
+        let mut under_way = UnderWay {
+            metered: self,
+            operation,
+            began: self.clock.now(),
+            outcome: Outcome::Dropped,
+        };
+        let answer = call().await;
+        under_way.outcome = Outcome::of(&answer);
+        answer
+    }
+
+    async fn around_wait<'a>(
+        &'a self,
+        _at_most: Duration,
+        call: impl Fn() -> BoxFuture<'a, Result<(), StoreError>> + Send,
+    ) -> Result<(), StoreError> {
+        self.around(Operation::Settled, call).await
+    }
+}
+
+around_every_call!(Metered, NAME);
+
+/// A call that is counted when it is over, also if its caller went away before that.
+struct UnderWay<'a> {
+    metered: &'a Metered,
+    operation: Operation,
+    began: Duration,
+    outcome: Outcome,
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        let took = self.metered.clock.now().saturating_sub(self.began);
+        self.metered.meter.count(self.operation, self.outcome, took);
+    }
+}

@@ -1,0 +1,94 @@
+//! The scripts, one for each step that must be atomic, in the dialect of the servers.
+
+use ::redis::{Cmd, Script};
+
+const COMMON: &str = include_str!("scripts/common.lua");
+
+/// What the servers understand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Dialect {
+    /// Redis 7.0 or later: scripts have flags, so that what finishes work may go on under OOM.
+    pub(super) flags: bool,
+    /// Sharded channels: a message stays on the server that has the key.
+    pub(super) sharded: bool,
+}
+
+/// All scripts of one dialect.
+pub(super) struct Scripts {
+    pub(super) take: Step,
+    pub(super) renew: Step,
+    pub(super) complete: Step,
+    pub(super) resolve: Step,
+    pub(super) release: Step,
+    pub(super) look: Step,
+    pub(super) forget: Step,
+    pub(super) extend: Step,
+    pub(super) count: Step,
+}
+
+/// One script.
+pub(super) struct Step {
+    text: String,
+    hash: String,
+}
+
+impl Scripts {
+    pub(super) fn new(dialect: Dialect) -> Self {
+        let writes = |text| Step::new(dialect, "allow-oom", "", text);
+        Self {
+            take: writes(include_str!("scripts/take.lua")),
+            renew: writes(include_str!("scripts/renew.lua")),
+            complete: Step::new(
+                dialect,
+                "allow-oom",
+                include_str!("scripts/complete_fast.lua"),
+                include_str!("scripts/complete.lua"),
+            ),
+            resolve: writes(include_str!("scripts/resolve.lua")),
+            release: writes(include_str!("scripts/release.lua")),
+            look: Step::new(dialect, "no-writes", "", include_str!("scripts/look.lua")),
+            forget: writes(include_str!("scripts/forget.lua")),
+            extend: writes(include_str!("scripts/extend.lua")),
+            count: writes(include_str!("scripts/count.lua")),
+        }
+    }
+}
+
+impl Step {
+    /// `fast` comes before what all scripts share, and may have answered already.
+    fn new(dialect: Dialect, flag: &str, fast: &str, text: &str) -> Self {
+        let first = if dialect.flags {
+            format!("#!lua flags={flag}\nlocal TOUCH = false")
+        } else {
+            "local TOUCH = true".to_owned()
+        };
+        let publish = if dialect.sharded {
+            "SPUBLISH"
+        } else {
+            "PUBLISH"
+        };
+        let text = format!("{first}\nlocal PUBLISH = '{publish}'\n{fast}\n{COMMON}\n{text}");
+        let hash = Script::new(&text).get_hash().to_owned();
+        Self { text, hash }
+    }
+
+    /// The call by hash.
+    pub(super) fn call(&self, key: &[u8], args: &[&[u8]]) -> Cmd {
+        call("EVALSHA", &self.hash, key, args)
+    }
+
+    /// The call with the whole text, for a server that does not know it yet.
+    pub(super) fn call_in_full(&self, key: &[u8], args: &[&[u8]]) -> Cmd {
+        call("EVAL", &self.text, key, args)
+    }
+}
+
+fn call(verb: &str, script: &str, key: &[u8], args: &[&[u8]]) -> Cmd {
+    let bytes = args.iter().map(|arg| arg.len()).sum::<usize>();
+    let mut cmd = Cmd::with_capacity(4 + args.len(), script.len() + key.len() + bytes + 16);
+    cmd.arg(verb).arg(script).arg(1).arg(key);
+    for arg in args {
+        cmd.arg(*arg);
+    }
+    cmd
+}

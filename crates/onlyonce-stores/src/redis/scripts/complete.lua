@@ -1,0 +1,12 @@
+-- ARGV: token, how long to keep the answer in ms, state, answer
+local r, none = get()
+if not r then return none end
+if r.state ~= 'P' or r.token ~= ARGV[1] or not lives(r) then return found(r) end
+local now = clock()
+settle_birth(r, now)
+tend_graves(r, now)
+r.state, r.answer, r.completed, r.expires = ARGV[3], ARGV[4], now, now + tonumber(ARGV[2])
+finish_even_if_full()
+put(r)
+wake()
+return { ACTED, r.created, r.completed, r.expires }

@@ -1,0 +1,3 @@
+local r, none = get()
+if not r then return none end
+return found(r)

@@ -1,0 +1,8 @@
+WITH v AS MATERIALIZED (SELECT clock_timestamp() AS now)
+SELECT r.slot, {record}
+FROM {table} AS r CROSS JOIN v CROSS JOIN LATERAL (SELECT false AS busy) AS b
+WHERE r.slot > $1::bytea AND {live}
+    AND ($2::text IS NULL OR $2::text = CASE WHEN {lapsed} THEN 'L' ELSE r.state::text END)
+    AND ($3::text IS NULL OR $3::text = r.operation)
+    AND ($4::text IS NULL OR $4::text = r.actor)
+ORDER BY r.slot LIMIT $5::int8

@@ -1,0 +1,117 @@
+//! The tables, made and brought up to date when a store is opened. A runner of our own: sqlx's has
+//! one fixed table of what it did for a whole database, and fixed texts; here the tables' name is
+//! a choice, and several stores may share a database.
+
+use sqlx::postgres::{PgConnection, PgPool};
+use sqlx::{AssertSqlSafe, Row};
+
+use super::trouble::{NAME, Trouble};
+use crate::open::OpenError;
+
+/// Every step, in its order; what was released is never changed. `{table}` is the tables' name.
+const STEPS: [&str; 2] = [
+    include_str!("../../../migrations/postgres/0001_records.sql"),
+    include_str!("../../../migrations/postgres/0002_archive.sql"),
+];
+const SERVER_VERSION_MIN: i32 = 120_000;
+
+/// Makes the tables what this build needs. Safe when many processes do it at once.
+pub(super) async fn migrate(pool: &PgPool, table: &str) -> Result<(), OpenError> {
+    let mut connection = pool.acquire().await.map_err(refused)?;
+    check_server(&mut connection).await?;
+    while version(&mut connection, table).await? < STEPS.len() {
+        step(&mut connection, table).await?;
+    }
+    Ok(())
+}
+
+async fn check_server(connection: &mut PgConnection) -> Result<(), OpenError> {
+    let text = "SELECT current_setting('server_version_num')::int4 AS version,
+        current_setting('server_encoding') AS encoding";
+    let row = sqlx::raw_sql(text).fetch_one(connection).await;
+    let row = row.map_err(refused)?;
+    let version: i32 = row.try_get("version").map_err(refused)?;
+    let encoding: String = row.try_get("encoding").map_err(refused)?;
+    if version < SERVER_VERSION_MIN {
+        return Err(unusable("the server is older than PostgreSQL 12: upgrade it"));
+    }
+    if encoding != "UTF8" && encoding != "SQL_ASCII" {
+        return Err(unusable(&format!(
+            "the database's encoding is {encoding}, which cannot hold every text: make one with \
+             ENCODING 'UTF8'"
+        )));
+    }
+    Ok(())
+}
+
+/// How many steps were made.
+async fn version(connection: &mut PgConnection, table: &str) -> Result<usize, OpenError> {
+    let there = format!("SELECT to_regclass('{table}_migrations') IS NOT NULL AS there");
+    let row = sqlx::raw_sql(AssertSqlSafe(there)).fetch_one(&mut *connection);
+    let there: bool = row.await.and_then(|row| row.try_get("there")).map_err(refused)?;
+    if !there {
+        return Ok(0);
+    }
+    let made = format!("SELECT coalesce(max(version), 0) AS version FROM {table}_migrations");
+    let row = sqlx::raw_sql(AssertSqlSafe(made)).fetch_one(connection);
+    let made: i32 = row.await.and_then(|row| row.try_get("version")).map_err(refused)?;
+    let made = usize::try_from(made).unwrap_or(usize::MAX);
+    if made > STEPS.len() {
+        return Err(unusable(&format!(
+            "its tables have version {made}, this build knows {}: upgrade this process",
+            STEPS.len()
+        )));
+    }
+    Ok(made)
+}
+
+/// Makes the next step, in one transaction. Whoever comes at the same time waits, and then finds
+/// it made.
+async fn step(connection: &mut PgConnection, table: &str) -> Result<(), OpenError> {
+    let mut transaction = sqlx::Connection::begin(connection).await.map_err(refused)?;
+    let lock = format!(
+        "SELECT pg_advisory_xact_lock(hashtextextended('onlyonce {table}', 0));
+         CREATE TABLE IF NOT EXISTS {table}_migrations (
+            version    integer     PRIMARY KEY,
+            applied_at timestamptz NOT NULL DEFAULT clock_timestamp()
+         )"
+    );
+    run(&mut transaction, lock).await?;
+    let made = version(&mut transaction, table).await?;
+    if let Some(step) = STEPS.get(made) {
+        run(&mut transaction, step.replace("{table}", table)).await?;
+        let version = made + 1;
+        let note = format!("INSERT INTO {table}_migrations (version) VALUES ({version})");
+        run(&mut transaction, note).await?;
+    }
+    transaction.commit().await.map_err(refused)
+}
+
+async fn run(connection: &mut PgConnection, text: String) -> Result<(), OpenError> {
+    let ran = sqlx::raw_sql(AssertSqlSafe(text)).execute(connection).await;
+    ran.map(drop).map_err(refused)
+}
+
+/// Why a store cannot be opened, without who tried and where.
+pub(super) fn refused(error: sqlx::Error) -> OpenError {
+    let code = match &error {
+        sqlx::Error::Database(told) => told.code().unwrap_or_default().into_owned(),
+        _ => String::new(),
+    };
+    match code.get(..2) {
+        Some("28") => unusable("the server refuses the login: check user and password"),
+        Some("3D") => unusable("there is no such database: create it first"),
+        _ if code == "42501" => unusable(
+            "its user may not create the tables: grant CREATE on the schema, or open the store \
+             once as a user who may",
+        ),
+        _ => OpenError::Store(Trouble::from(error).into()),
+    }
+}
+
+fn unusable(why: &str) -> OpenError {
+    OpenError::Refused {
+        store: NAME,
+        why: why.to_owned(),
+    }
+}

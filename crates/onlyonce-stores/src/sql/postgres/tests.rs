@@ -1,0 +1,1 @@
+//! What needs no server.

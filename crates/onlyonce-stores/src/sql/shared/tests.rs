@@ -1,0 +1,123 @@
+//! Time, names and options as columns and statements hold them.
+
+use onlyonce_core::{Fingerprint, Lease, Release, Slot};
+
+use super::held::Dead;
+use super::*;
+
+#[test]
+fn durations_are_rounded_up_and_bounded() {
+    assert_eq!(whole(Duration::from_nanos(1)), Duration::from_millis(1));
+    assert_eq!(whole(Duration::from_millis(7)), Duration::from_millis(7));
+    assert_eq!(whole(Duration::ZERO), Duration::ZERO);
+    let most = to_millis(whole(Duration::MAX));
+    assert_eq!(most, MILLIS_MAX);
+    assert!(most.checked_mul(3).is_some());
+    assert_eq!(from_millis(-5), Duration::ZERO);
+}
+
+#[test]
+fn a_table_name_cannot_carry_a_statement() {
+    for name in [
+        "",
+        "1st",
+        "a b",
+        "a;drop",
+        "a'b",
+        "a\"b",
+        "A",
+        "ä",
+        "x".repeat(41).as_str(),
+        "{table}",
+    ] {
+        assert!(Table::parse(name).is_err(), "{name}");
+    }
+    let table = Table::parse("_payments_2").unwrap();
+    assert_eq!(
+        table.fill("SELECT {table}.a FROM {table}"),
+        "SELECT _payments_2.a FROM _payments_2"
+    );
+}
+
+#[test]
+fn our_options_are_taken_and_the_drivers_are_left() {
+    let url = "mysql://u:p@h/db?table=t&ssl-mode=REQUIRED&archive=true&batch_max=5&connections=3";
+
+    let (ours, left) = split(url, &["ssl-mode"]).unwrap();
+
+    assert_eq!(left, "mysql://u:p@h/db?ssl-mode=REQUIRED");
+    assert_eq!(
+        (&*ours.table, ours.connections, ours.batch_max, ours.archive),
+        ("t", 3, 5, true)
+    );
+    assert_eq!(
+        split("mysql://h/db", &["ssl-mode"]).unwrap().1,
+        "mysql://h/db"
+    );
+}
+
+#[test]
+fn an_option_that_is_nobodys_is_an_error() {
+    let told = split("mysql://h/db?tabel=t", &["socket"])
+        .unwrap_err()
+        .to_string();
+
+    assert!(told.contains("did you mean `table`?"), "{told}");
+}
+
+#[test]
+fn options_out_of_bounds_are_an_error() {
+    for options in [
+        SqlOptions::new().connections(0),
+        SqlOptions::new().connections(100_000),
+        SqlOptions::new().batch_max(0),
+        SqlOptions::new().timeout(Duration::ZERO),
+        SqlOptions::new().table("no table"),
+    ] {
+        assert!(options.check().is_err(), "{options:?}");
+    }
+    assert!(SqlOptions::new().check().is_ok());
+}
+
+#[test]
+fn a_schema_of_the_future_is_refused() {
+    let migrations = Migrations {
+        store: "sqlite",
+        all: &["CREATE {table}", "ALTER {table}"],
+    };
+    let table = Table::parse("t").unwrap();
+
+    let from = |found| migrations.from(found, &table).unwrap();
+    assert_eq!(from(1), [(2, "ALTER t".to_owned())]);
+    assert_eq!(from(0).len(), 2);
+    assert!(from(2).is_empty());
+    let told = migrations.from(3, &table).unwrap_err().to_string();
+    assert!(told.contains("upgrade"), "{told}");
+}
+
+#[test]
+fn the_newest_dead_tokens_are_remembered() {
+    let now = Duration::from_secs(1000);
+    let mut held = Held::default();
+    let tokens: Vec<_> = (0..80)
+        .map(|n| onlyonce_core::Token::from_bytes([n; 16]))
+        .collect();
+
+    for token in &tokens {
+        let lease = Lease {
+            slot: Slot::from_bytes([1; 32]),
+            token: *token,
+            fingerprint: Fingerprint::new(1, [1; 32]),
+            lease_for: Duration::from_secs(30),
+            keep_for: Duration::from_secs(30),
+            attempt: 1,
+        };
+        held.release(&lease, Release::NotRun, now);
+    }
+
+    let bytes = held.dead.to_bytes();
+    assert_eq!(bytes.len(), 64 * 24);
+    assert_eq!(Dead::from_bytes(&bytes), Some(held.dead.clone()));
+    assert_eq!(Dead::from_bytes(&bytes[1..]), None);
+    assert_eq!(held.needed_until(), now + Duration::from_secs(30));
+}

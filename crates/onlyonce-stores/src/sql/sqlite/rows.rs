@@ -1,0 +1,111 @@
+//! Rows of one table, read and written on any connection.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use onlyonce_core::Slot;
+use sqlx::{Row, SqliteConnection};
+
+use super::statements::{NOW, SLOTS, Statements};
+use crate::sql::shared::{Cells, Held, Misread, from_millis, read_held, read_slot, to_millis};
+
+/// Rows by slot: each as it is, or why it cannot be read.
+pub(super) type Rows = BTreeMap<Slot, Result<Held, Misread>>;
+
+/// SQLite's clock.
+pub(super) async fn now(connection: &mut SqliteConnection) -> Result<Duration, sqlx::Error> {
+    let now = sqlx::query_scalar(sqlx::AssertSqlSafe(format!("SELECT {NOW}")));
+    Ok(from_millis(now.fetch_one(connection).await?))
+}
+
+/// The rows of these slots, as far as there are any.
+pub(super) async fn read(
+    connection: &mut SqliteConnection,
+    statements: &Statements,
+    slots: &[Slot],
+) -> Result<Rows, sqlx::Error> {
+    let mut rows = Rows::new();
+    for slots in slots.chunks(SLOTS[SLOTS.len() - 1]) {
+        let n = SLOTS.partition_point(|fits| *fits < slots.len());
+        let mut query = sqlx::query(statements.read(n));
+        // The last slot fills what is left of the statement's list.
+        for at in 0..SLOTS[n] {
+            query = query.bind(slots[at.min(slots.len() - 1)].as_bytes().to_vec());
+        }
+        for row in query.fetch_all(&mut *connection).await? {
+            // Found by its slot, it has one.
+            if let Ok(slot) = read_slot(&row) {
+                rows.insert(slot, read_held(&row));
+            }
+        }
+    }
+    Ok(rows)
+}
+
+/// One row and the time at which it was read.
+pub(super) async fn look<'c>(
+    connection: impl sqlx::SqliteExecutor<'c>,
+    statements: &Statements,
+    slot: &Slot,
+) -> Result<Option<(Result<Held, Misread>, Duration)>, sqlx::Error> {
+    let query = sqlx::query(statements.look()).bind(slot.as_bytes().to_vec());
+    let Some(row) = query.fetch_optional(connection).await? else {
+        return Ok(None);
+    };
+    let now = from_millis(row.try_get(15)?);
+    Ok(Some((read_held(&row), now)))
+}
+
+/// Writes a row as it has become; drops it where nothing is left to keep.
+pub(super) async fn write(
+    connection: &mut SqliteConnection,
+    statements: &Statements,
+    slot: &Slot,
+    held: &Held,
+    now: Duration,
+) -> Result<(), sqlx::Error> {
+    let slot = slot.as_bytes().to_vec();
+    let Some(cells) = Cells::of(held, now) else {
+        let delete = sqlx::query(statements.delete()).bind(slot);
+        delete.execute(connection).await?;
+        return Ok(());
+    };
+    let bytes = cells.bytes();
+    let put = sqlx::query(statements.put())
+        .bind(slot)
+        .bind(cells.state)
+        .bind(cells.token.to_vec())
+        .bind(cells.fingerprint.to_vec())
+        .bind(cells.rerun)
+        .bind(cells.attempt)
+        .bind(cells.created_at)
+        .bind(cells.completed_at)
+        .bind(cells.lease_until)
+        .bind(cells.expires_at)
+        .bind(cells.tail)
+        .bind(cells.replays)
+        .bind(cells.operation.to_string())
+        .bind(cells.actor.map(|actor| actor.to_string()))
+        .bind(cells.hint)
+        .bind(cells.meta.to_vec())
+        .bind(cells.dead)
+        .bind(cells.sweep_at)
+        .bind(bytes)
+        .bind(cells.response.map(|response| response.to_vec()));
+    put.execute(connection).await?;
+    Ok(())
+}
+
+/// Copies the record of a slot to the archive before it is replaced.
+pub(super) async fn archive(
+    connection: &mut SqliteConnection,
+    statements: &Statements,
+    slot: &Slot,
+    now: Duration,
+) -> Result<(), sqlx::Error> {
+    let archive = sqlx::query(statements.archive())
+        .bind(to_millis(now))
+        .bind(slot.as_bytes().to_vec());
+    archive.execute(connection).await?;
+    Ok(())
+}

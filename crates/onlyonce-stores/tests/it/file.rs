@@ -1,0 +1,15 @@
+//! The file store: the whole conformance suite, and what only a store on a disk can get wrong.
+
+mod bed;
+mod churning;
+mod damage;
+mod filling;
+mod folder;
+mod killing;
+mod reference;
+mod reopening;
+mod support;
+
+use bed::FileBed;
+
+onlyonce_testkit::conformance_suite!(FileBed::new().await);

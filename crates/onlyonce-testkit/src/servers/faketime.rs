@@ -1,0 +1,58 @@
+//! Programs whose clock is wrong, by libfaketime.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use super::ServerError;
+
+pub(super) const PACKAGE: &str = "faketime";
+/// The variant for programs with threads.
+const LIBRARY: &str = "libfaketimeMT.so.1";
+/// Where the folder `faketime` may be; on Debian one level deeper, below the architecture.
+const FOLDERS: [&str; 4] = ["/usr/lib", "/usr/lib64", "/usr/local/lib", "/lib"];
+
+/// How far a clock is off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Skew {
+    /// It shows a later time.
+    Ahead(Duration),
+    /// It shows an earlier time.
+    Behind(Duration),
+}
+
+/// A command for a program whose wall clock is off by this much, to the millisecond. Monotonic
+/// clocks stay right, so that it can wait for a time as usual.
+pub fn command(program: impl AsRef<OsStr>, skew: Skew) -> Result<Command, ServerError> {
+    let offset = match skew {
+        Skew::Ahead(by) => format!("+{:.3}", by.as_secs_f64()),
+        Skew::Behind(by) => format!("-{:.3}", by.as_secs_f64()),
+    };
+    let mut command = Command::new(program);
+    command
+        .env("LD_PRELOAD", library()?)
+        .env("FAKETIME", offset)
+        .env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+    Ok(command)
+}
+
+pub(super) fn library() -> Result<PathBuf, ServerError> {
+    let in_folder = |folder: &Path| {
+        let file = folder.join("faketime").join(LIBRARY);
+        file.is_file().then_some(file)
+    };
+    let below = |folder: &Path| {
+        let mut entries = fs::read_dir(folder).ok()?.flatten();
+        entries.find_map(|entry| in_folder(&entry.path()))
+    };
+    FOLDERS
+        .iter()
+        .map(Path::new)
+        .find_map(|folder| in_folder(folder).or_else(|| below(folder)))
+        .ok_or(ServerError::Missing {
+            program: LIBRARY,
+            package: PACKAGE,
+        })
+}

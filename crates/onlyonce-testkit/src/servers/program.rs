@@ -1,0 +1,93 @@
+//! Which programs are needed, where they are and which Debian package has them.
+
+#[cfg(test)]
+mod tests;
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::{ServerError, faketime};
+
+/// Where Debian puts servers; not in everyone's `PATH`.
+const MORE_FOLDERS: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
+/// Has one folder for each installed major version.
+const POSTGRES_FOLDER: &str = "/usr/lib/postgresql";
+
+/// A program, and the Debian package that has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Program {
+    pub(super) name: &'static str,
+    package: &'static str,
+}
+
+pub(super) const REDIS_SERVER: Program = Program::new("redis-server", "redis-server");
+pub(super) const REDIS_CLI: Program = Program::new("redis-cli", "redis-server");
+pub(super) const REDIS_SENTINEL: Program = Program::new("redis-sentinel", "redis-sentinel");
+pub(super) const INITDB: Program = Program::new("initdb", "postgresql");
+pub(super) const POSTGRES: Program = Program::new("postgres", "postgresql");
+pub(super) const PSQL: Program = Program::new("psql", "postgresql");
+pub(super) const MARIADB_INSTALL: Program = Program::new("mariadb-install-db", "mariadb-server");
+pub(super) const MARIADBD: Program = Program::new("mariadbd", "mariadb-server");
+pub(super) const MARIADB: Program = Program::new("mariadb", "mariadb-server");
+pub(super) const PGBOUNCER: Program = Program::new("pgbouncer", "pgbouncer");
+
+const ALL: [Program; 10] = [
+    REDIS_SERVER,
+    REDIS_CLI,
+    REDIS_SENTINEL,
+    INITDB,
+    POSTGRES,
+    PSQL,
+    MARIADB_INSTALL,
+    MARIADBD,
+    MARIADB,
+    PGBOUNCER,
+];
+
+impl Program {
+    const fn new(name: &'static str, package: &'static str) -> Self {
+        Self { name, package }
+    }
+
+    pub(super) fn find(self) -> Result<PathBuf, ServerError> {
+        let path = env::var_os("PATH").unwrap_or_default();
+        let known = MORE_FOLDERS.map(PathBuf::from);
+        // The newest PostgreSQL first: the wrappers in the PATH choose by rules of their own.
+        postgres_folders()
+            .into_iter()
+            .chain(env::split_paths(&path))
+            .chain(known)
+            .map(|folder| folder.join(self.name))
+            .find(|file| file.is_file())
+            .ok_or(ServerError::Missing {
+                program: self.name,
+                package: self.package,
+            })
+    }
+}
+
+/// The Debian packages that have to be installed before all servers can be started.
+pub fn missing_packages() -> Vec<&'static str> {
+    let absent = ALL.into_iter().filter(|program| program.find().is_err());
+    let mut packages: Vec<_> = absent.map(|program| program.package).collect();
+    if faketime::library().is_err() {
+        packages.push(faketime::PACKAGE);
+    }
+    packages.dedup();
+    packages
+}
+
+/// The folders of the installed versions of PostgreSQL, the newest first.
+fn postgres_folders() -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(POSTGRES_FOLDER) else {
+        return Vec::new();
+    };
+    let mut versions: Vec<u32> = entries
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .collect();
+    versions.sort_unstable();
+    let folder = |version: u32| Path::new(POSTGRES_FOLDER).join(version.to_string());
+    let folders = versions.into_iter().rev().map(folder);
+    folders.map(|folder| folder.join("bin")).collect()
+}
