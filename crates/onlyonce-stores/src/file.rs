@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use onlyonce_core::entry::{Change, Graves, StoreClock};
 use onlyonce_core::{
-    Claim, Claimed, Clock, Completed, Lease, Operate, Release, Released, Renewed, Response, Slot,
-    Store, StoreError, SystemClock, Token, async_trait,
+    Claim, Claimed, Clock, Completed, Lease, Operate, OsEntropy, Release, Released, Renewed,
+    Response, Slot, Store, StoreError, SystemClock, Token, async_trait,
 };
 use tokio::sync::Notify;
 
@@ -31,6 +31,7 @@ use self::sweeper::{Nudge, Sweeper};
 use self::writer::{Answer, Answered, Question, Writer};
 use crate::batch::Gatherer;
 use crate::open::{OpenError, Options};
+use crate::sealed::{KeyRing, Sealed};
 
 mod agreed;
 mod disk;
@@ -57,7 +58,9 @@ const SEGMENT_BYTES_MIN: u64 = 64 << 10;
 
 /// Opens the store of a `file:` URL: what follows is the path of its folder, as it is.
 ///
-/// Options: `bytes_max`, a number of bytes from which on new keys are refused.
+/// Options: `bytes_max`, a number of bytes from which on new keys are refused; `key_file`, the ring
+/// of keys that seal what is stored, made with a new key if the store is new (default: the folder's
+/// path and `.key`); `sealed=false` to keep answers readable on the disk.
 pub async fn open(url: &str) -> Result<Arc<dyn Store>, OpenError> {
     let mut options = Options::of(url)?;
     let path = url.split(['?', '#']).next().unwrap_or_default();
@@ -73,8 +76,39 @@ pub async fn open(url: &str) -> Result<Arc<dyn Store>, OpenError> {
     if let Some(bytes_max) = options.parse("bytes_max", "a number of bytes")? {
         store = store.bytes_max(bytes_max);
     }
+    let is_sealed = options.parse("sealed", "true or false")?.unwrap_or(true);
+    let key_file = options.take("key_file").map(PathBuf::from);
     options.finish()?;
-    Ok(Arc::new(store.open().await?))
+    if !is_sealed {
+        return Ok(Arc::new(store.open().await?));
+    }
+    let key_file = key_file.unwrap_or_else(|| beside(path));
+    // A store that has been used has its key somewhere: a new one would not open its answers. The
+    // key comes first, so that a crash in between leaves no store without one.
+    let ring = if is_unused(Path::new(path)) {
+        KeyRing::from_file_or_new(&key_file, &OsEntropy::new())
+    } else {
+        KeyRing::from_file(&key_file)
+    };
+    let ring = ring.map_err(|error| OpenError::Refused {
+        store: NAME,
+        why: error.to_string(),
+    })?;
+    let store = Arc::new(store.open().await?);
+    Ok(Arc::new(Sealed::open(store, ring).await?))
+}
+
+fn is_unused(folder: &Path) -> bool {
+    match std::fs::read_dir(folder) {
+        Ok(mut entries) => entries.next().is_none(),
+        Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+    }
+}
+
+/// Where the key of a folder is unless told otherwise: beside it, not in it, so that a copy of the
+/// folder alone shows nothing.
+fn beside(path: &str) -> PathBuf {
+    PathBuf::from(format!("{}.key", path.trim_end_matches('/')))
 }
 
 /// Records in a folder that one process uses at a time.

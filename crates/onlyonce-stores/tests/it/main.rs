@@ -20,6 +20,8 @@ mod redis;
 mod rough;
 #[cfg(feature = "sealed")]
 mod sealed;
+#[cfg(feature = "file")]
+mod sealed_file;
 #[cfg(any(feature = "mysql", feature = "sqlite"))]
 mod sql;
 #[cfg(feature = "sqlite")]
