@@ -19,7 +19,12 @@ const STAGES: [Stage; 7] = [
 ];
 
 /// Each of their features has to build alone.
-const FEATURED: [&str; 3] = ["onlyonce", "onlyonce-core", "onlyonce-tower"];
+const FEATURED: [&str; 4] = [
+    "onlyonce",
+    "onlyonce-core",
+    "onlyonce-stores",
+    "onlyonce-tower",
+];
 const SIM_SEEDS: &str = "20000";
 
 /// Runs all stages and then the tests, whose closing line ends the output; true if all is well.

@@ -2,7 +2,8 @@
 //!
 //! This crate is the front door: it re-exports [`onlyonce_core`] (keys, policies, the engine, the
 //! memory store, jobs) and, with the feature `tower`, the layer for axum, hyper and tonic. Use the
-//! feature `axum` with axum.
+//! feature `axum` with axum. The features `file`, `sqlite`, `redis`, `postgres` and `mysql` each add
+//! a store that `open_store` opens by its URL.
 //!
 //! ```
 //! use onlyonce::{Engine, MemoryStore};
@@ -19,10 +20,12 @@
 //! ```
 
 pub use onlyonce_core::*;
+#[cfg(feature = "stores")]
+pub use onlyonce_stores::{self as stores, open as open_store};
 #[cfg(feature = "tower")]
 pub use onlyonce_tower::{self as tower, IdempotencyLayer, Principal, ScopePart};
 
 /// The README's examples, run with the tests.
-#[cfg(all(doctest, feature = "axum"))]
+#[cfg(all(doctest, feature = "axum", feature = "file"))]
 #[doc = include_str!("../../../README.md")]
 struct Readme;

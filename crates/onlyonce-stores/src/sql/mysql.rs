@@ -118,7 +118,7 @@ impl MySqlStore {
         for _ in 0..LOOKS_MAX {
             let step = self
                 .server
-                .step(&claim.slot, |held, now| held.claim(claim, now));
+                .step(&claim.slot, |held, now| verbs::claim(held, claim, now));
             match step.await? {
                 // Lapsed, but not ours to take: its holder may still work on it.
                 Stepped::Took(Claimed::Taken(record)) if record.is_lapsed() => {
@@ -128,6 +128,9 @@ impl MySqlStore {
                 }
                 Stepped::Took(claimed) => return Ok(claimed),
                 Stepped::Locked(held, now) => {
+                    if let Some((attempt, _)) = verbs::holds(&held, claim, now) {
+                        return Ok(verbs::granted(claim, attempt));
+                    }
                     if let Some(record) = held.entry.get(now) {
                         return Ok(Claimed::Taken(alive(record)));
                     }

@@ -37,8 +37,9 @@ mod trouble;
 mod verbs;
 mod waiting;
 
-/// Tasks that claim, and as many that complete, each with a batch of its own on its way.
-const WORKERS: usize = 2;
+/// Tasks that claim, and as many that complete, each with a batch of its own on its way. More make
+/// batches smaller; fewer leave the server idle while it waits for its disk.
+const WORKERS_MAX: usize = 4;
 
 /// Records in a PostgreSQL database.
 ///
@@ -121,10 +122,11 @@ impl PostgresStore {
             announcements,
             clock: SystemClock::new(),
         });
+        let workers = (options.connections as usize / 2).clamp(1, WORKERS_MAX);
         let batch_max = options.batch_max;
         Ok(Self {
-            claims: gather(&server, std::env::var("W").map_or(WORKERS, |w| w.parse().unwrap()), batch_max),
-            completions: gather(&server, std::env::var("W").map_or(WORKERS, |w| w.parse().unwrap()), batch_max),
+            claims: gather(&server, workers, batch_max),
+            completions: gather(&server, workers, batch_max),
             renewals: gather(&server, 1, batch_max),
             releases: gather(&server, 1, batch_max),
             looks: gather(&server, 1, batch_max),

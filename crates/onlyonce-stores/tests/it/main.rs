@@ -10,6 +10,14 @@ mod cached;
 #[cfg(feature = "file")]
 mod file;
 mod guarded;
+#[cfg(all(
+    feature = "file",
+    feature = "mysql",
+    feature = "postgres",
+    feature = "redis",
+    feature = "sqlite"
+))]
+mod history;
 mod metered;
 #[cfg(feature = "mysql")]
 mod mysql;

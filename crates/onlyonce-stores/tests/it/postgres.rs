@@ -1,5 +1,10 @@
 //! The PostgreSQL store on a real server, directly and behind PgBouncer.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, in its support too"
+)]
+
 mod batching;
 mod bed;
 mod inside;

@@ -22,7 +22,7 @@ pub(super) struct Row {
 }
 
 /// Which state of a row it was.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub(super) struct Seen {
     pub(super) revision: i64,
     token: Vec<u8>,

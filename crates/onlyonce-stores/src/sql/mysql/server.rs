@@ -63,6 +63,8 @@ impl Server {
     ) -> Result<Stepped<T>, StoreError> {
         let started = self.clock.now();
         let mut pause = PAUSE_MIN;
+        // Since when, and in which state, somebody has had the row locked all the time.
+        let mut locked: Option<(Duration, Option<Seen>)> = None;
         loop {
             let read = self
                 .read_with(&self.statements.read_and_probe(slot))
@@ -78,11 +80,16 @@ impl Server {
                 }
                 return Ok(Stepped::Took(told));
             }
-            let waited = self.clock.now().saturating_sub(started);
-            if read.locked && waited > LOCKED_MIN {
+            let now = self.clock.now();
+            locked = match locked {
+                _ if !read.locked => None,
+                Some((since, seen)) if seen == read.seen => Some((since, seen)),
+                Some(_) | None => Some((now, read.seen)),
+            };
+            if matches!(&locked, Some((since, _)) if now.saturating_sub(*since) > LOCKED_MIN) {
                 return Ok(Stepped::Locked(read.held, read.now));
             }
-            if waited > self.lines.terms().timeout {
+            if now.saturating_sub(started) > self.lines.terms().timeout {
                 return Err(Trouble::locked().to_error());
             }
             tokio::time::sleep(pause).await;

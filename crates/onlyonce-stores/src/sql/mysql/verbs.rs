@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use onlyonce_core::entry::{Change, timestamp};
+use onlyonce_core::entry::{Change, Phase, timestamp};
 use onlyonce_core::slot::SlotMap;
 use onlyonce_core::store::Receipt;
 use onlyonce_core::{
@@ -17,7 +17,7 @@ use super::server::Server;
 use super::statements::{SPELLING_BYTES, Statements};
 use super::text::Text;
 use super::trouble::{Trouble, unreadable};
-use crate::sql::shared::{Columns, from_millis, read_slot, to_millis, whole};
+use crate::sql::shared::{Columns, Held, from_millis, read_slot, to_millis, whole};
 
 /// A question that can be asked together with others of its kind.
 pub(super) trait Verb: Send + Sync + Sized + 'static {
@@ -99,17 +99,51 @@ impl Claiming {
     fn judge(&self, row: &Row) -> Answer<Self> {
         let mut held = row.held.as_ref().map_err(unreadable)?.clone();
         if row.seen.is(self.revision, &self.claim.token) {
-            return Ok(Some(Claimed::Granted {
-                lease: self.claim.lease(),
-                overtook: None,
-            }));
+            return Ok(Some(granted(&self.claim, 1)));
         }
-        match held.claim(&self.claim, row.now) {
+        match claim(&mut held, &self.claim, row.now) {
             // A lapsed claim may be one that its holder works on.
             (Claimed::Taken(record), Change::Nothing) if record.is_lapsed() => Ok(None),
             (claimed, Change::Nothing) => Ok(Some(claimed)),
             (_, Change::Written | Change::Settled) => Ok(None),
         }
+    }
+}
+
+/// How much of its lease a claim may have lost and still count as whole.
+const LEASE_SLACK: Duration = Duration::from_millis(10);
+
+/// A claim as the reference store decides it, but that one which is ours and whole is not written
+/// again: copies of one claim would only get into each other's way.
+pub(super) fn claim(held: &mut Held, claim: &Claim, now: Duration) -> (Claimed, Change) {
+    match holds(held, claim, now) {
+        Some((attempt, lease_left)) if lease_left + LEASE_SLACK >= claim.lease_for => {
+            (granted(claim, attempt), Change::Nothing)
+        }
+        Some(_) | None => held.claim(claim, now),
+    }
+}
+
+/// Which attempt `claim` itself holds, and what is left of its lease; nothing if it holds none
+/// that is live.
+pub(super) fn holds(held: &Held, claim: &Claim, now: Duration) -> Option<(u32, Duration)> {
+    let own = held.entry.live(now).filter(|it| it.token == claim.token)?;
+    match own.phase {
+        Phase::Pending { lease_until } if !held.dead.holds(&claim.token, now) => {
+            Some((own.attempt, lease_until.saturating_sub(now)))
+        }
+        Phase::Pending { .. } | Phase::Finished(_) | Phase::Unknown => None,
+    }
+}
+
+/// The lease of a claim that was granted before, or just now.
+pub(super) fn granted(claim: &Claim, attempt: u32) -> Claimed {
+    Claimed::Granted {
+        lease: Lease {
+            attempt,
+            ..claim.lease()
+        },
+        overtook: None,
     }
 }
 

@@ -43,7 +43,10 @@ pub(super) fn inline(sql: &str, args: &[Arg]) -> String {
     let mut pieces = sql.split('$');
     text.push_str(pieces.next().unwrap_or_default());
     for piece in pieces {
-        let digits = piece.len() - piece.trim_start_matches(|it: char| it.is_ascii_digit()).len();
+        let digits = piece.len()
+            - piece
+                .trim_start_matches(|it: char| it.is_ascii_digit())
+                .len();
         let (number, rest) = piece.split_at(digits);
         let number: usize = number.parse().expect("a parameter has a number");
         args[number - 1].spell(&mut text);

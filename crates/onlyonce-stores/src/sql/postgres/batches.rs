@@ -40,6 +40,12 @@ pub(super) trait Verb: Sized + Send + Sync + 'static {
         0
     }
 
+    /// The answer to this question, if it follows from what was answered to another one about the
+    /// same slot at the same moment.
+    fn follows(&self, _from: &Self::Answer) -> Option<Self::Answer> {
+        None
+    }
+
     /// The answer in a row, and whether it ended a claim that others may wait for.
     fn read(&self, row: &PgRow) -> Result<(Self::Answer, bool), StoreError>;
 }
@@ -110,15 +116,19 @@ impl<V: Verb> Round<V> {
 
 async fn round<V: Verb>(server: &Server, mut batch: Batch<V>, again: bool) -> Round<V> {
     batch.sort_by_key(|asked| asked.question.slot());
-    let (now, later) = fitting(batch);
+    let (now, mut later) = fitting(batch);
     let mut in_hands = Vec::new();
     let mut parts = vec![now];
     let mut repeats = 0;
     while let Some(mut part) = parts.pop() {
         let rows: Vec<&V> = part.iter().map(|asked| &asked.question).collect();
         let args = V::args(&rows, again);
-        match server.lines.ask(V::statement(&server.statements), &args).await {
-            Ok(rows) => answer(server, part, &rows, &mut in_hands),
+        match server
+            .lines
+            .ask(V::statement(&server.statements), &args)
+            .await
+        {
+            Ok(rows) => answer(server, part, &rows, &mut in_hands, &mut later),
             Err(trouble) if trouble.then == Then::Repeat && repeats < REPEATS_MAX => {
                 repeats += 1;
                 tokio::time::sleep(PAUSE_MIN).await;
@@ -150,27 +160,45 @@ fn fitting<V: Verb>(batch: Batch<V>) -> (Batch<V>, Batch<V>) {
     })
 }
 
-fn answer<V: Verb>(server: &Server, batch: Batch<V>, rows: &[PgRow], in_hands: &mut Batch<V>) {
-    let mut by_slot = SlotMap::default();
-    for row in rows {
-        match row::slot(row) {
-            Ok(slot) => by_slot.insert(slot, row),
-            Err(_) => None,
-        };
-    }
-    for asked in batch {
+fn answer<V: Verb>(
+    server: &Server,
+    part: Batch<V>,
+    rows: &[PgRow],
+    in_hands: &mut Batch<V>,
+    later: &mut Batch<V>,
+) {
+    let rows = rows
+        .iter()
+        .filter_map(|row| Some((row::slot(row).ok()?, row)));
+    let rows: SlotMap<&PgRow> = rows.collect();
+    let mut answers = SlotMap::default();
+    for asked in part {
         let slot = asked.question.slot();
-        let Some(row) = by_slot.get(&slot) else {
+        let Some(row) = rows.get(&slot) else {
             in_hands.push(asked);
             continue;
         };
-        let answer = asked.question.read(row).map(|(answer, settled)| {
-            if settled {
-                server.settled(slot);
+        let answer = asked.question.read(row);
+        if let Ok((_, true)) = answer {
+            server.settled(slot);
+        }
+        match answer {
+            Ok((answer, _)) if !later.is_empty() => answers.insert(slot, (asked, answer)),
+            answer => {
+                asked.answer(answer.map(|(answer, _)| answer));
+                None
             }
-            answer
-        });
-        asked.answer(answer);
+        };
+    }
+    for asked in std::mem::take(later) {
+        let known = answers.get(&asked.question.slot());
+        match known.and_then(|(_, answer)| asked.question.follows(answer)) {
+            Some(answer) => asked.answer(Ok(answer)),
+            None => later.push(asked),
+        }
+    }
+    for (asked, answer) in answers.into_values() {
+        asked.answer(Ok(answer));
     }
 }
 

@@ -33,7 +33,9 @@ async fn check_server(connection: &mut PgConnection) -> Result<(), OpenError> {
     let version: i32 = row.try_get("version").map_err(refused)?;
     let encoding: String = row.try_get("encoding").map_err(refused)?;
     if version < SERVER_VERSION_MIN {
-        return Err(unusable("the server is older than PostgreSQL 12: upgrade it"));
+        return Err(unusable(
+            "the server is older than PostgreSQL 12: upgrade it",
+        ));
     }
     if encoding != "UTF8" && encoding != "SQL_ASCII" {
         return Err(unusable(&format!(
@@ -48,13 +50,19 @@ async fn check_server(connection: &mut PgConnection) -> Result<(), OpenError> {
 async fn version(connection: &mut PgConnection, table: &str) -> Result<usize, OpenError> {
     let there = format!("SELECT to_regclass('{table}_migrations') IS NOT NULL AS there");
     let row = sqlx::raw_sql(AssertSqlSafe(there)).fetch_one(&mut *connection);
-    let there: bool = row.await.and_then(|row| row.try_get("there")).map_err(refused)?;
+    let there: bool = row
+        .await
+        .and_then(|row| row.try_get("there"))
+        .map_err(refused)?;
     if !there {
         return Ok(0);
     }
     let made = format!("SELECT coalesce(max(version), 0) AS version FROM {table}_migrations");
     let row = sqlx::raw_sql(AssertSqlSafe(made)).fetch_one(connection);
-    let made: i32 = row.await.and_then(|row| row.try_get("version")).map_err(refused)?;
+    let made: i32 = row
+        .await
+        .and_then(|row| row.try_get("version"))
+        .map_err(refused)?;
     let made = usize::try_from(made).unwrap_or(usize::MAX);
     if made > STEPS.len() {
         return Err(unusable(&format!(
@@ -94,10 +102,8 @@ async fn run(connection: &mut PgConnection, text: String) -> Result<(), OpenErro
 
 /// Why a store cannot be opened, without who tried and where.
 pub(super) fn refused(error: sqlx::Error) -> OpenError {
-    let code = match &error {
-        sqlx::Error::Database(told) => told.code().unwrap_or_default().into_owned(),
-        _ => String::new(),
-    };
+    let told = error.as_database_error().and_then(|told| told.code());
+    let code = told.unwrap_or_default().into_owned();
     match code.get(..2) {
         Some("28") => unusable("the server refuses the login: check user and password"),
         Some("3D") => unusable("there is no such database: create it first"),

@@ -70,7 +70,8 @@ fn state(name: StateName) -> &'static str {
 }
 
 fn only(rows: &[PgRow]) -> Result<&PgRow, StoreError> {
-    rows.first().ok_or_else(|| corrupt("a statement answered nothing"))
+    rows.first()
+        .ok_or_else(|| corrupt("a statement answered nothing"))
 }
 
 fn count(row: &PgRow, name: &str) -> Result<u64, StoreError> {
@@ -81,7 +82,9 @@ fn count(row: &PgRow, name: &str) -> Result<u64, StoreError> {
 #[async_trait]
 impl Operate for PostgresStore {
     async fn get(&self, slot: &Slot) -> Result<Option<Record>, StoreError> {
-        let rows = self.soon(&self.server.statements.get, &[address(slot)]).await?;
+        let rows = self
+            .soon(&self.server.statements.get, &[address(slot)])
+            .await?;
         rows.first().map(record).transpose()
     }
 
@@ -191,17 +194,25 @@ impl Operate for PostgresStore {
         if sums.is_empty() {
             return Ok(());
         }
-        let slots = sums.keys().map(|slot| Bytes::copy_from_slice(slot.as_bytes()));
-        let counts = sums.values().map(|count| i64::try_from(*count).unwrap_or(i64::MAX));
+        let slots = sums
+            .keys()
+            .map(|slot| Bytes::copy_from_slice(slot.as_bytes()));
+        let counts = sums
+            .values()
+            .map(|count| i64::try_from(*count).unwrap_or(i64::MAX));
         let args = [Arg::Bytess(slots.collect()), Arg::Ints(counts.collect())];
-        self.soon(&self.server.statements.count, &args).await.map(drop)
+        self.soon(&self.server.statements.count, &args)
+            .await
+            .map(drop)
     }
 
     async fn agree(&self, name: &str, offer: &[u8]) -> Result<Vec<u8>, StoreError> {
         let name = Arg::Text(Some(text(name)));
         let offer = [name, Arg::Bytes(Bytes::copy_from_slice(offer))];
         self.soon(&self.server.statements.offer, &offer).await?;
-        let rows = self.soon(&self.server.statements.agreed, &offer[..1]).await?;
+        let rows = self
+            .soon(&self.server.statements.agreed, &offer[..1])
+            .await?;
         column(only(&rows)?, "value")
     }
 }

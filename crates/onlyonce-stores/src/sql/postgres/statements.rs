@@ -70,10 +70,7 @@ const WORDS: [(&str, &str); 17] = [
         "CASE WHEN r.state = 'P' AND (r.token = v.token OR r.lease_until <= v.now)
             THEN {locked} ELSE false END",
     ),
-    (
-        "alive",
-        "CASE WHEN {lapsed} THEN {locked} ELSE false END",
-    ),
+    ("alive", "CASE WHEN {lapsed} THEN {locked} ELSE false END"),
     ("lapsed", "(r.state = 'P' AND r.lease_until <= v.now)"),
     (
         "lease_left",
@@ -100,8 +97,7 @@ const COLUMNS: &str = "r_state, r_token, r_fingerprint, r_rerun, r_attempt, r_me
 const CARRIED: &str = "v.r_state, v.r_token, v.r_fingerprint, v.r_rerun, v.r_attempt, v.r_meta,
     v.r_created, v.r_completed, v.r_expires, v.r_keep_left, v.r_lease_left, v.r_replays,
     v.r_response";
-const NULLS: &str =
-    "NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL";
+const NULLS: &str = "NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL";
 
 const FORGET: &str = "UPDATE {table} SET state = 'R', expires_at = GREATEST(dead_until, now),
         completed_at = NULL, operation = '', actor = NULL, hint = '', meta = '', response = NULL
@@ -135,13 +131,19 @@ impl Statements {
             ..once(text)
         };
         let complete = include_str!("complete.sql");
-        let in_batch = complete.replace("{also}", "").replace("{wait}", "SKIP LOCKED");
+        let in_batch = complete
+            .replace("{also}", "")
+            .replace("{wait}", "SKIP LOCKED");
         let inside = complete
             .replace("{also}", ", pg_advisory_xact_lock({key}) AS locked")
             .replace("{wait}", "")
             .replace("{key}", &KEY.replace("r.slot", "v.slot"));
         let lock = include_str!("lock.sql").replace("{lock}", "pg_advisory_xact_lock({key})");
-        let kept = if archive { include_str!("archive.sql") } else { "" };
+        let kept = if archive {
+            include_str!("archive.sql")
+        } else {
+            ""
+        };
         Self {
             claim: statement(include_str!("claim.sql")),
             renew: statement(include_str!("renew.sql")),

@@ -63,6 +63,10 @@ pub(super) fn corrupt(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>
 }
 
 impl From<sqlx::Error> for Trouble {
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "what sqlx may add is no answer either"
+    )]
     fn from(error: sqlx::Error) -> Self {
         match &error {
             sqlx::Error::Database(told) => {

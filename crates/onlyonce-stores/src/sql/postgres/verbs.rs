@@ -4,7 +4,7 @@ use bytes::Bytes;
 use onlyonce_core::codec;
 use onlyonce_core::store::Receipt;
 use onlyonce_core::{
-    Claim, Claimed, Completed, Lease, OnLapse, Release, Released, Renewed, Response, Slot,
+    Claim, Claimed, Completed, Lease, OnLapse, Release, Released, Renewed, Response, Slot, State,
     StoreError, Token,
 };
 use sqlx::postgres::PgRow;
@@ -71,6 +71,18 @@ impl Verb for Claiming {
 
     fn slot(&self) -> Slot {
         self.0.slot
+    }
+
+    /// What is finished, unknown or held by another's live lease is so for everyone who asks.
+    fn follows(&self, from: &Claimed) -> Option<Claimed> {
+        let Claimed::Taken(record) = from else {
+            return None;
+        };
+        let open = match record.state {
+            State::Pending { lease_left } => lease_left.is_zero() || record.token == self.0.token,
+            State::Done(_) | State::Failed(_) | State::Unknown => false,
+        };
+        (!open).then(|| from.clone())
     }
 
     fn read(&self, row: &PgRow) -> Result<(Claimed, bool), StoreError> {

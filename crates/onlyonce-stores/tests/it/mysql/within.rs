@@ -205,7 +205,12 @@ async fn a_locked_record_holds_nobody_else_up() {
             shop.store.sweep(10),
         )
     };
-    soon(all).await;
+    let (again, replayed, _, found, stats, swept) = soon(all).await;
 
+    assert_eq!(again.token, locked.token);
+    assert_eq!(body(&replayed), b"stored");
+    assert!(found.unwrap().is_some());
+    assert!(stats.unwrap().records >= 2);
+    assert_eq!(swept.unwrap(), 0);
     tx.rollback().await.unwrap();
 }

@@ -23,7 +23,11 @@ async fn everyone_in_a_batch_gets_their_own_answer() {
         claim
     }))
     .await;
-    let replayed = join_all(ran.iter().map(async |claim| store.claim(&rival(claim)).await)).await;
+    let replayed = join_all(
+        ran.iter()
+            .map(async |claim| store.claim(&rival(claim)).await),
+    )
+    .await;
 
     for (n, claimed) in replayed.into_iter().enumerate() {
         let Ok(Claimed::Taken(record)) = claimed else {
@@ -45,7 +49,10 @@ async fn many_statements_are_fewer_than_many_questions() {
     let table = &bed.table;
     let query = format!("SELECT count(DISTINCT xmin::text) FROM {table}");
     let statements = bed.number(query).await;
-    assert!(statements < 20, "{MANY} claims took {statements} statements");
+    assert!(
+        statements < 20,
+        "{MANY} claims took {statements} statements"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -120,7 +127,10 @@ async fn batches_that_overlap_never_stop_each_other() {
             let all = order.map(async |n| live(store, &slots[n], (task + round + n) % 5).await);
             join_all(all).await;
             let counts: Vec<_> = slots.iter().rev().map(|claim| (claim.slot, 1)).collect();
-            store.count_replays(&counts).await.expect("no deadlock surfaces");
+            store
+                .count_replays(&counts)
+                .await
+                .expect("no deadlock surfaces");
         }
     });
     join_all(tasks).await;
@@ -137,7 +147,9 @@ async fn live(store: &impl Store, slot: &Claim, end: usize) {
     assert!(matches!(renewed, Renewed::Kept));
     match end {
         0 => {
-            let completed = store.complete(&lease, &answer("done"), Duration::ZERO).await;
+            let completed = store
+                .complete(&lease, &answer("done"), Duration::ZERO)
+                .await;
             let completed = completed.expect("no error surfaces");
             assert!(matches!(completed, Completed::Stored(_)), "{completed:?}");
         }
@@ -155,7 +167,11 @@ async fn live(store: &impl Store, slot: &Claim, end: usize) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn of_takeovers_by_several_processes_one_wins_each_slot() {
     let bed = Bed::direct().await;
-    let stores = [bed.another().await, bed.another().await, bed.another().await];
+    let stores = [
+        bed.another().await,
+        bed.another().await,
+        bed.another().await,
+    ];
     let lapsed = join_all((0..30).map(async |_| {
         let claim = super::support::lapsed(&bed.store, OnLapse::Rerun).await;
         Claim {
@@ -217,10 +233,16 @@ async fn durations_beyond_all_bounds_are_taken_for_long() {
     let lease = granted(store, &claim).await;
     for _ in 0..3 {
         assert!(store.extend(&claim.slot, Duration::MAX).await.unwrap());
-        assert!(matches!(store.renew(&lease, Duration::MAX).await, Ok(Renewed::Kept)));
+        assert!(matches!(
+            store.renew(&lease, Duration::MAX).await,
+            Ok(Renewed::Kept)
+        ));
     }
     let completed = store.complete(&lease, &answer("kept"), Duration::MAX).await;
-    assert!(matches!(completed, Ok(Completed::Stored(_))), "{completed:?}");
+    assert!(
+        matches!(completed, Ok(Completed::Stored(_))),
+        "{completed:?}"
+    );
     assert!(store.extend(&claim.slot, Duration::MAX).await.unwrap());
 
     let kept = store.get(&claim.slot).await.unwrap().unwrap();
@@ -230,6 +252,9 @@ async fn durations_beyond_all_bounds_are_taken_for_long() {
         lease_for: Duration::MAX,
         ..other
     };
-    store.release(&forever.lease(), Release::NotRun).await.unwrap();
+    store
+        .release(&forever.lease(), Release::NotRun)
+        .await
+        .unwrap();
     assert!(matches!(store.claim(&forever).await, Ok(Claimed::Dead)));
 }

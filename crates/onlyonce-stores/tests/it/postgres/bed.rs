@@ -31,7 +31,9 @@ impl Bed {
     pub(super) async fn open(server: &str, options: &str) -> Self {
         let table = random_name();
         let url = with_options(server, &format!("table={table}{options}"));
-        let store = PostgresStore::open(&url).await.expect("the server is there");
+        let store = PostgresStore::open(&url)
+            .await
+            .expect("the server is there");
         let connect = PgConnectOptions::from_str(server).expect("a right URL");
         // What a pooler of transactions asks of its users.
         let connect = connect.extra_float_digits(None).statement_cache_capacity(0);
@@ -51,7 +53,9 @@ impl Bed {
 
     /// The one number that a query gives.
     pub(super) async fn number(&self, text: String) -> i64 {
-        let row = sqlx::raw_sql(AssertSqlSafe(text)).fetch_one(&self.pool).await;
+        let row = sqlx::raw_sql(AssertSqlSafe(text))
+            .fetch_one(&self.pool)
+            .await;
         row.expect("the query is right").get(0)
     }
 
@@ -105,13 +109,15 @@ impl Drop for Bed {
         let table = &self.table;
         let text = "SET lock_timeout = '10s';".to_owned()
             + &["", "_agreed", "_archive", "_migrations"]
-            .map(|suffix| format!("DROP TABLE IF EXISTS {table}{suffix};"))
-            .concat()
+                .map(|suffix| format!("DROP TABLE IF EXISTS {table}{suffix};"))
+                .concat()
             + &format!("DROP FUNCTION IF EXISTS {table}_poison");
         let connect = self.pool.connect_options();
         // A test's own runtime cannot wait in here.
         let dropping = std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build();
             runtime.expect("a runtime").block_on(async {
                 if let Ok(mut connection) = PgConnection::connect_with(&connect).await {
                     let dropped = sqlx::raw_sql(AssertSqlSafe(text));

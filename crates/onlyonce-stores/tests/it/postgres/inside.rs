@@ -17,13 +17,17 @@ use super::support::{
 async fn payments(bed: &Bed) -> String {
     // Dropped with the store's tables: it has the archive's name.
     let table = format!("{}_archive", bed.table);
-    bed.execute(format!("DROP TABLE {table}; CREATE TABLE {table} (id int)")).await;
+    bed.execute(format!("DROP TABLE {table}; CREATE TABLE {table} (id int)"))
+        .await;
     table
 }
 
 async fn pay(connection: &mut PgConnection, payments: &str) {
     let text = AssertSqlSafe(format!("INSERT INTO {payments} VALUES (1)"));
-    sqlx::raw_sql(text).execute(connection).await.expect("the table is there");
+    sqlx::raw_sql(text)
+        .execute(connection)
+        .await
+        .expect("the table is there");
 }
 
 async fn paid(bed: &Bed, payments: &str) -> i64 {
@@ -40,11 +44,19 @@ async fn a_record_and_its_callers_row_are_committed_together() {
         let mut tx = bed.pool.begin().await.unwrap();
         let locked = store.lock_in(&mut tx, &lease).await.unwrap();
         pay(&mut tx, &payments).await;
-        let completed = store.complete_in(&mut tx, &lease, &answer("paid"), LONG).await;
+        let completed = store
+            .complete_in(&mut tx, &lease, &answer("paid"), LONG)
+            .await;
         assert!(matches!(locked, Renewed::Kept));
-        assert!(matches!(completed, Ok(Completed::Stored(_))), "{completed:?}");
+        assert!(
+            matches!(completed, Ok(Completed::Stored(_))),
+            "{completed:?}"
+        );
         let before = store.get(&claim.slot).await.unwrap().unwrap();
-        assert!(before.response().is_none(), "nothing is there before the commit");
+        assert!(
+            before.response().is_none(),
+            "nothing is there before the commit"
+        );
         tx.commit().await.unwrap();
 
         let record = taken(store, &rival(&claim)).await;
@@ -62,8 +74,13 @@ async fn a_record_and_its_callers_row_are_rolled_back_together() {
 
     let mut tx = bed.pool.begin().await.unwrap();
     pay(&mut tx, &payments).await;
-    let completed = store.complete_in(&mut tx, &lease, &answer("paid"), LONG).await;
-    assert!(matches!(completed, Ok(Completed::Stored(_))), "{completed:?}");
+    let completed = store
+        .complete_in(&mut tx, &lease, &answer("paid"), LONG)
+        .await;
+    assert!(
+        matches!(completed, Ok(Completed::Stored(_))),
+        "{completed:?}"
+    );
     tx.rollback().await.unwrap();
 
     assert_eq!(paid(&bed, &payments).await, 0);
@@ -78,7 +95,10 @@ async fn the_engines_completion_finds_what_a_transaction_stored() {
     let claim = fresh();
     let lease = granted(store, &claim).await;
     let mut tx = bed.pool.begin().await.unwrap();
-    store.complete_in(&mut tx, &lease, &answer("inside"), LONG).await.unwrap();
+    store
+        .complete_in(&mut tx, &lease, &answer("inside"), LONG)
+        .await
+        .unwrap();
     tx.commit().await.unwrap();
 
     let completed = store.complete(&lease, &answer("outside"), LONG).await;
@@ -100,7 +120,9 @@ async fn a_lost_lease_neither_locks_nor_completes() {
 
     let mut tx = bed.pool.begin().await.unwrap();
     let locked = store.lock_in(&mut tx, &claim.lease()).await.unwrap();
-    let completed = store.complete_in(&mut tx, &claim.lease(), &answer("late"), LONG).await;
+    let completed = store
+        .complete_in(&mut tx, &claim.lease(), &answer("late"), LONG)
+        .await;
     tx.rollback().await.unwrap();
 
     assert!(matches!(locked, Renewed::Lost));
@@ -110,7 +132,9 @@ async fn a_lost_lease_neither_locks_nor_completes() {
     assert_eq!(record.token, successor.token);
     let absent = fresh();
     let mut tx = bed.pool.begin().await.unwrap();
-    let completed = store.complete_in(&mut tx, &absent.lease(), &answer("never"), LONG).await;
+    let completed = store
+        .complete_in(&mut tx, &absent.lease(), &answer("never"), LONG)
+        .await;
     assert!(matches!(completed, Ok(Completed::Absent)), "{completed:?}");
     tx.rollback().await.unwrap();
 }
@@ -136,7 +160,9 @@ async fn a_claim_in_a_transactions_hands_is_alive() {
         let locked = store.lock_in(&mut tx, &lease).await.unwrap();
         assert!(matches!(locked, Renewed::Kept));
         if completes {
-            let stored = store.complete_in(&mut tx, &lease, &answer("inside"), LONG).await;
+            let stored = store
+                .complete_in(&mut tx, &lease, &answer("inside"), LONG)
+                .await;
             assert!(matches!(stored, Ok(Completed::Stored(_))), "{stored:?}");
         }
         tokio::time::sleep(2 * SHORT).await;
@@ -147,7 +173,10 @@ async fn a_claim_in_a_transactions_hands_is_alive() {
         assert!(matches!(store.renew(&lease, LONG).await, Ok(Renewed::Kept)));
         let resolved = store.resolve(&claim.slot, &answer("by hand"), LONG).await;
         assert!(matches!(resolved, Ok(Resolved::Found(_))), "{resolved:?}");
-        let waited = timeout(Duration::from_millis(100), store.settled(&claim.slot, &claim.token, LONG));
+        let waited = timeout(
+            Duration::from_millis(100),
+            store.settled(&claim.slot, &claim.token, LONG),
+        );
         assert!(waited.await.is_err(), "the wait for a live claim is over");
 
         tx.rollback().await.unwrap();
@@ -185,7 +214,10 @@ async fn a_locked_record_holds_up_none_of_its_neighbours() {
     assert!(!stuck.is_finished(), "the transaction decides first");
     tx.rollback().await.unwrap();
     let completed = stuck.await.unwrap();
-    assert!(matches!(completed, Ok(Completed::Stored(_))), "{completed:?}");
+    assert!(
+        matches!(completed, Ok(Completed::Stored(_))),
+        "{completed:?}"
+    );
 }
 
 #[tokio::test]
@@ -200,10 +232,15 @@ async fn who_waits_elsewhere_hears_of_a_commit() {
     });
 
     let mut tx = bed.pool.begin().await.unwrap();
-    store.complete_in(&mut tx, &lease, &answer("inside"), LONG).await.unwrap();
+    store
+        .complete_in(&mut tx, &lease, &answer("inside"), LONG)
+        .await
+        .unwrap();
     tx.commit().await.unwrap();
 
-    let heard = timeout(SOON, waiting).await.expect("woken long before the lease ends");
+    let heard = timeout(SOON, waiting)
+        .await
+        .expect("woken long before the lease ends");
     assert!(heard.unwrap().is_ok());
 }
 
@@ -215,12 +252,16 @@ async fn the_fate_of_an_unknown_commit_can_be_read() {
     let claim = fresh();
     let lease = granted(store, &claim).await;
     let mut tx = bed.pool.begin().await.unwrap();
-    store.complete_in(&mut tx, &lease, &answer("inside"), LONG).await.unwrap();
+    store
+        .complete_in(&mut tx, &lease, &answer("inside"), LONG)
+        .await
+        .unwrap();
     let session: i32 = sqlx::query_scalar("SELECT pg_backend_pid()")
         .fetch_one(&mut *tx)
         .await
         .unwrap();
-    bed.execute(format!("SELECT pg_terminate_backend({session})")).await;
+    bed.execute(format!("SELECT pg_terminate_backend({session})"))
+        .await;
 
     let committed = tx.commit().await;
 

@@ -6,8 +6,8 @@ use futures_util::future::join_all;
 use onlyonce_core::{Operate, Store, StoreErrorKind};
 use onlyonce_stores::OpenError;
 use onlyonce_stores::sql::{PostgresOptions, PostgresStore};
-use sqlx::postgres::PgPoolOptions;
 use sqlx::AssertSqlSafe;
+use sqlx::postgres::PgPoolOptions;
 
 use super::bed::{Bed, direct_url, with_options};
 use super::support::{body, done, fresh, granted, rival, stored, taken};
@@ -20,7 +20,9 @@ async fn refusal(url: &str) -> OpenError {
 }
 
 async fn told(options: &str) -> String {
-    refusal(&with_options(&direct_url(), options)).await.to_string()
+    refusal(&with_options(&direct_url(), options))
+        .await
+        .to_string()
 }
 
 #[tokio::test]
@@ -55,11 +57,15 @@ async fn many_may_make_the_tables_at_once() {
 async fn tables_of_the_future_are_refused() {
     let bed = Bed::direct().await;
     let table = &bed.table;
-    bed.execute(format!("INSERT INTO {table}_migrations VALUES (99)")).await;
+    bed.execute(format!("INSERT INTO {table}_migrations VALUES (99)"))
+        .await;
 
     let told = refusal(&bed.url).await.to_string();
 
-    assert!(told.contains("version 99") && told.contains("upgrade"), "{told}");
+    assert!(
+        told.contains("version 99") && told.contains("upgrade"),
+        "{told}"
+    );
 }
 
 #[tokio::test]
@@ -67,21 +73,39 @@ async fn tables_of_the_past_are_brought_up_to_date() {
     let bed = Bed::direct().await;
     let kept = done(&bed.store, "kept").await;
     let table = &bed.table;
-    let back = format!("DROP TABLE {table}_archive; DELETE FROM {table}_migrations WHERE version > 1");
+    let back =
+        format!("DROP TABLE {table}_archive; DELETE FROM {table}_migrations WHERE version > 1");
     bed.execute(back).await;
 
     let store = bed.another().await;
 
     assert_eq!(body(&taken(&store, &rival(&kept)).await), b"kept");
-    assert_eq!(bed.number(format!("SELECT count(*) FROM {table}_archive")).await, 0);
+    assert_eq!(
+        bed.number(format!("SELECT count(*) FROM {table}_archive"))
+            .await,
+        0
+    );
 }
 
 #[tokio::test]
 async fn a_name_that_is_no_plain_identifier_is_refused() {
-    for table in ["", "a b", "a;drop", "A", "1a", "a.b", "a\"", "ä", &"x".repeat(49)] {
+    for table in [
+        "",
+        "a b",
+        "a;drop",
+        "A",
+        "1a",
+        "a.b",
+        "a\"",
+        "ä",
+        &"x".repeat(49),
+    ] {
         let table = url::form_urlencoded::byte_serialize(table.as_bytes()).collect::<String>();
         let told = told(&format!("table={table}")).await;
-        assert!(told.contains("`table`") && told.contains("underscores"), "{told}");
+        assert!(
+            told.contains("`table`") && told.contains("underscores"),
+            "{told}"
+        );
     }
 }
 
@@ -107,11 +131,12 @@ async fn what_the_server_wants_to_know_is_passed_on() {
     let bed = Bed::direct().await;
     let table = &bed.table;
     bed.execute(format!("CREATE SCHEMA {table}_away")).await;
-    let more = format!(
-        "&application_name={table}_app&options[search_path]={table}_away&sslmode=disable"
-    );
+    let more =
+        format!("&application_name={table}_app&options[search_path]={table}_away&sslmode=disable");
 
-    let store = PostgresStore::open(&format!("{}{more}", bed.url)).await.unwrap();
+    let store = PostgresStore::open(&format!("{}{more}", bed.url))
+        .await
+        .unwrap();
 
     done(&store, "away").await;
     let there = format!("SELECT count(*) FROM {table}_away.{table}");
@@ -120,7 +145,8 @@ async fn what_the_server_wants_to_know_is_passed_on() {
         "SELECT least(count(*), 1) FROM pg_stat_activity WHERE application_name = '{table}_app'"
     );
     assert_eq!(bed.number(named).await, 1);
-    bed.execute(format!("DROP SCHEMA {table}_away CASCADE")).await;
+    bed.execute(format!("DROP SCHEMA {table}_away CASCADE"))
+        .await;
 }
 
 #[tokio::test]
@@ -144,7 +170,9 @@ async fn a_database_that_is_not_there_is_told_as_such() {
     let url = direct_url();
     let (server, _) = url.rsplit_once('/').unwrap();
 
-    let told = refusal(&format!("{server}/nowhere_at_all")).await.to_string();
+    let told = refusal(&format!("{server}/nowhere_at_all"))
+        .await
+        .to_string();
 
     assert!(told.contains("no such database"), "{told}");
 }
@@ -159,7 +187,9 @@ async fn a_pool_that_is_there_already_serves_too() {
         .unwrap();
     let options = PostgresOptions::new().table(&bed.table).connections(2);
 
-    let store = PostgresStore::with_pool(pool.clone(), options).await.unwrap();
+    let store = PostgresStore::with_pool(pool.clone(), options)
+        .await
+        .unwrap();
 
     let claim = fresh();
     let lease = granted(&store, &claim).await;
@@ -178,7 +208,10 @@ async fn what_cannot_be_read_is_called_corrupt() {
     let bed = Bed::direct().await;
     let (store, table) = (&bed.store, &bed.table);
     let answered = done(store, "stored").await;
-    bed.execute(format!("UPDATE {table} SET response = 'no such thing'::bytea")).await;
+    bed.execute(format!(
+        "UPDATE {table} SET response = 'no such thing'::bytea"
+    ))
+    .await;
 
     let claimed = store.claim(&rival(&answered)).await;
     let got = store.get(&answered.slot).await;
@@ -194,12 +227,14 @@ async fn a_table_that_is_gone_is_an_error_and_no_end() {
     let bed = Bed::direct().await;
     let (store, table) = (&bed.store, &bed.table);
     done(store, "before").await;
-    bed.execute(format!("ALTER TABLE {table} RENAME TO {table}_away")).await;
+    bed.execute(format!("ALTER TABLE {table} RENAME TO {table}_away"))
+        .await;
 
     let claimed = store.claim(&fresh()).await;
 
     assert_eq!(claimed.unwrap_err().kind, StoreErrorKind::Unavailable);
-    bed.execute(format!("ALTER TABLE {table}_away RENAME TO {table}")).await;
+    bed.execute(format!("ALTER TABLE {table}_away RENAME TO {table}"))
+        .await;
     done(store, "after").await;
 }
 
@@ -209,7 +244,8 @@ async fn a_column_more_disturbs_nobody() {
     let (store, table) = (&bed.store, &bed.table);
     let before = done(store, "before").await;
 
-    bed.execute(format!("ALTER TABLE {table} ADD COLUMN later text")).await;
+    bed.execute(format!("ALTER TABLE {table} ADD COLUMN later text"))
+        .await;
 
     assert_eq!(body(&taken(store, &rival(&before)).await), b"before");
     done(store, "after").await;

@@ -18,14 +18,25 @@ pub(super) struct Private {
 impl Private {
     pub(super) fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port();
         if is_root() {
             let owner = format!("{NOBODY}:{NOBODY}");
             run(Command::new("chown").arg(owner).arg(folder.path()));
         }
         let data = folder.path().join("data");
         run(unprivileged("initdb").arg("-D").arg(&data).args([
-            "-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C", "--no-sync",
+            "-A",
+            "trust",
+            "-U",
+            "postgres",
+            "-E",
+            "UTF8",
+            "--locale=C",
+            "--no-sync",
         ]));
         let mut settings = std::fs::OpenOptions::new()
             .append(true)
@@ -107,7 +118,11 @@ fn unprivileged(program: &str) -> Command {
 fn installed(program: &str) -> PathBuf {
     let versions = std::fs::read_dir("/usr/lib/postgresql");
     let mut found: Vec<PathBuf> = versions
-        .map(|versions| versions.flatten().map(|it| it.path().join("bin").join(program)))
+        .map(|versions| {
+            versions
+                .flatten()
+                .map(|it| it.path().join("bin").join(program))
+        })
         .map(|paths| paths.filter(|path| path.exists()).collect())
         .unwrap_or_default();
     found.sort();

@@ -101,5 +101,8 @@ async fn nothing_acknowledged_is_lost_when_the_server_is_killed() {
     }
     assert!(!waiting.is_finished(), "its claim is as alive as before");
     store.forget(&waits.slot).await.unwrap();
-    tokio::time::timeout(Duration::from_secs(20), waiting).await.unwrap().unwrap();
+    tokio::time::timeout(Duration::from_secs(20), waiting)
+        .await
+        .unwrap()
+        .unwrap();
 }

@@ -68,7 +68,10 @@ pub(super) async fn taken(store: &PostgresStore, claim: &Claim) -> Record {
 
 pub(super) async fn stored(store: &PostgresStore, lease: &Lease, body: &str) {
     let completed = store.complete(lease, &answer(body), LONG).await;
-    assert!(matches!(completed, Ok(Completed::Stored(_))), "{completed:?}");
+    assert!(
+        matches!(completed, Ok(Completed::Stored(_))),
+        "{completed:?}"
+    );
 }
 
 /// A claim with its answer stored.

@@ -74,7 +74,9 @@ async fn a_new_request_takes_two_round_trips_and_a_replay_one() {
             "table={}&connections=1&sslmode=disable&notify={notify}&pooled={pooled}",
             bed.table
         );
-        let store = PostgresStore::open(&with_options(&through, &options)).await.unwrap();
+        let store = PostgresStore::open(&with_options(&through, &options))
+            .await
+            .unwrap();
         let known = done(&store, "prepares").await;
         taken(&store, &rival(&known)).await;
 
@@ -121,7 +123,9 @@ async fn a_replay_takes_no_transaction_id() {
     assert_eq!(bed.number(next.to_owned()).await, before);
     let claim = fresh();
     let lease = granted(store, &claim).await;
-    let completed = store.complete(&lease, &answer("counts"), lease.keep_for).await;
+    let completed = store
+        .complete(&lease, &answer("counts"), lease.keep_for)
+        .await;
     assert!(completed.is_ok());
     assert!(bed.number(next.to_owned()).await > before);
     stored(store, &granted(store, &fresh()).await, "more").await;

@@ -6,22 +6,27 @@ use futures_util::future::join_all;
 use onlyonce_core::{Claim, Claimed, Completed, Operate, Release, Store};
 
 use super::bed::{Bed, direct_url};
-use super::support::{
-    LONG, SHORT, answer, done, fresh, granted, rival, until,
-};
+use super::support::{LONG, SHORT, answer, done, fresh, granted, rival, until};
 
 /// A finished record that expires at once.
 async fn expired(bed: &Bed) -> Claim {
     let claim = fresh();
     let lease = granted(&bed.store, &claim).await;
-    let completed = bed.store.complete(&lease, &answer("over"), Duration::ZERO).await;
-    assert!(matches!(completed, Ok(Completed::Stored(_))), "{completed:?}");
+    let completed = bed
+        .store
+        .complete(&lease, &answer("over"), Duration::ZERO)
+        .await;
+    assert!(
+        matches!(completed, Ok(Completed::Stored(_))),
+        "{completed:?}"
+    );
     claim
 }
 
 async fn count(bed: &Bed, rest: &str) -> i64 {
     let table = &bed.table;
-    bed.number(format!("SELECT count(*) FROM {table}{rest}")).await
+    bed.number(format!("SELECT count(*) FROM {table}{rest}"))
+        .await
 }
 
 #[tokio::test]
@@ -70,7 +75,10 @@ async fn a_sweep_passes_by_what_somebody_holds() {
         "SELECT FROM {} WHERE slot = decode('{}', 'hex') FOR UPDATE",
         bed.table, held.slot
     );
-    sqlx::raw_sql(sqlx::AssertSqlSafe(text)).execute(&mut *tx).await.unwrap();
+    sqlx::raw_sql(sqlx::AssertSqlSafe(text))
+        .execute(&mut *tx)
+        .await
+        .unwrap();
 
     assert_eq!(bed.store.sweep(100).await.unwrap(), 1);
 
@@ -88,7 +96,10 @@ async fn sweeps_and_traffic_do_not_hinder_each_other() {
         let lease = granted(store, &claim).await;
         let keep_for = if n % 2 == 0 { Duration::ZERO } else { LONG };
         let completed = store.complete(&lease, &answer("x"), keep_for).await;
-        assert!(matches!(completed, Ok(Completed::Stored(_))), "{completed:?}");
+        assert!(
+            matches!(completed, Ok(Completed::Stored(_))),
+            "{completed:?}"
+        );
     });
     let sweeps = (0..20).map(async |_| store.sweep(10).await.unwrap());
     let (_, swept) = tokio::join!(join_all(traffic), join_all(sweeps));
@@ -131,8 +142,13 @@ async fn an_expired_record_is_not_swept_before_its_dead_tokens() {
     let dead = fresh();
     store.release(&dead.lease(), Release::NotRun).await.unwrap();
     let lease = granted(store, &rival(&dead)).await;
-    let completed = store.complete(&lease, &answer("over"), Duration::ZERO).await;
-    assert!(matches!(completed, Ok(Completed::Stored(_))), "{completed:?}");
+    let completed = store
+        .complete(&lease, &answer("over"), Duration::ZERO)
+        .await;
+    assert!(
+        matches!(completed, Ok(Completed::Stored(_))),
+        "{completed:?}"
+    );
 
     store.sweep(100).await.unwrap();
 
@@ -148,7 +164,10 @@ async fn a_slot_remembers_its_newest_dead_tokens() {
     let mut tokens = Vec::new();
     for _ in 0..70 {
         let claim = rival(&slot);
-        store.release(&claim.lease(), Release::NotRun).await.unwrap();
+        store
+            .release(&claim.lease(), Release::NotRun)
+            .await
+            .unwrap();
         tokens.push(claim);
     }
 
@@ -201,7 +220,8 @@ async fn no_statement_reads_a_whole_table_for_one_record() {
         drop(bed.store.claim(&rival(&claim)).await);
         drop(bed.store.get(&claim.slot).await);
     }
-    bed.execute("SELECT pg_stat_clear_snapshot()".to_owned()).await;
+    bed.execute("SELECT pg_stat_clear_snapshot()".to_owned())
+        .await;
     tokio::time::sleep(Duration::from_millis(1500)).await;
     assert_eq!(bed.number(scans).await, before);
 }

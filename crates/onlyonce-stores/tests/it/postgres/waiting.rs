@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use onlyonce_core::{Claim, Operate, Store, SystemClock, Clock};
+use onlyonce_core::{Claim, Clock, Operate, Store, SystemClock};
 use onlyonce_stores::sql::PostgresStore;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -17,7 +17,10 @@ fn waiting(store: &Arc<PostgresStore>, claim: &Claim) -> JoinHandle<()> {
 }
 
 async fn heard(waiting: JoinHandle<()>) {
-    timeout(SOON, waiting).await.expect("woken long before the lease ends").unwrap();
+    timeout(SOON, waiting)
+        .await
+        .expect("woken long before the lease ends")
+        .unwrap();
 }
 
 fn listeners(bed: &Bed) -> String {
@@ -106,6 +109,9 @@ async fn nobody_listens_before_somebody_waits() {
 
     assert_eq!(bed.number(listeners(&bed)).await, 0);
 
-    bed.store.settled(&claim.slot, &claim.token, LONG).await.unwrap();
+    bed.store
+        .settled(&claim.slot, &claim.token, LONG)
+        .await
+        .unwrap();
     until(async || bed.number(listeners(&bed)).await == 1).await;
 }

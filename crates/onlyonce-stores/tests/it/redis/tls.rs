@@ -16,8 +16,7 @@ async fn a_certificate_is_checked_against_the_file_in_the_url() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     make_certificates(folder.path());
-    let port = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = port.local_addr().unwrap().port();
+    let port = free_port();
     let _server = start(&[
         &format!("tls-port {port}"),
         "tls-auth-clients no",
@@ -43,6 +42,11 @@ async fn a_certificate_is_checked_against_the_file_in_the_url() {
         .await
         .unwrap_err();
     assert!(missing.to_string().contains("`ca`"), "{missing}");
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
 }
 
 /// An authority, and a server's certificate by it.
