@@ -133,6 +133,35 @@ pub enum Event {
     Abandoned,
 }
 
+impl Event {
+    /// What happened, as one word that does not change: for filters and labels.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::WeakKey => "weak_key",
+            Self::Claimed { .. } => "claimed",
+            Self::TookOver { .. } => "took_over",
+            Self::Attached { .. } => "attached",
+            Self::Waiting { .. } => "waiting",
+            Self::Stored { .. } => "stored",
+            Self::TooLarge => "too_large",
+            Self::NotKept { .. } => "not_kept",
+            Self::Replayed { .. } => "replayed",
+            Self::Refused { .. } => "refused",
+            Self::Renewed => "renewed",
+            Self::LeaseLost => "lease_lost",
+            Self::Panicked => "panicked",
+            Self::TimedOut { .. } => "timed_out",
+            Self::OutcomeUnknown => "outcome_unknown",
+            Self::NotRun => "not_run",
+            Self::Overtaken => "overtaken",
+            Self::StoreFailed { .. } => "store_failed",
+            Self::Unprotected => "unprotected",
+            Self::Stalled => "stalled",
+            Self::Abandoned => "abandoned",
+        }
+    }
+}
+
 /// The store's verbs, by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {

@@ -1,15 +1,18 @@
 //! What operators need of a store. None of it is on the path of a request, but for the replay
 //! counts, which are flushed in batches.
 
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use thiserror::Error;
 
 use crate::record::{Record, State};
 use crate::response::Response;
 use crate::slot::Slot;
 use crate::store::StoreError;
-use std::sync::Arc;
 
 /// The operators' side of a store.
 #[async_trait]
@@ -101,6 +104,26 @@ pub enum StateName {
 }
 
 impl StateName {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::Pending,
+        Self::Lapsed,
+        Self::Done,
+        Self::Failed,
+        Self::Unknown,
+    ];
+
+    /// As it is written.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Lapsed => "lapsed",
+            Self::Done => "done",
+            Self::Failed => "failed",
+            Self::Unknown => "unknown",
+        }
+    }
+
     /// The name of a record's state.
     pub fn of(record: &Record) -> Self {
         match &record.state {
@@ -110,6 +133,27 @@ impl StateName {
             State::Failed(_) => Self::Failed,
             State::Unknown => Self::Unknown,
         }
+    }
+}
+
+impl fmt::Display for StateName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A word that is no state's name.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("`{0}` is none of pending, lapsed, done, failed, unknown")]
+pub struct StateNameError(String);
+
+impl FromStr for StateName {
+    type Err = StateNameError;
+
+    fn from_str(text: &str) -> Result<Self, StateNameError> {
+        let mut all = Self::ALL.into_iter();
+        all.find(|state| state.as_str() == text)
+            .ok_or_else(|| StateNameError(text.to_owned()))
     }
 }
 

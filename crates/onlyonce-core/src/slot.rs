@@ -95,17 +95,7 @@ impl Slot {
 
     /// Reads the 64 hexadecimal digits that [`Display`](fmt::Display) writes.
     pub fn from_hex(text: &str) -> Option<Self> {
-        let text = text.as_bytes();
-        if text.len() != 2 * Self::BYTES {
-            return None;
-        }
-        let mut bytes = [0; Self::BYTES];
-        for (byte, pair) in bytes.iter_mut().zip(text.chunks_exact(2)) {
-            let high = char::from(pair[0]).to_digit(16)?;
-            let low = char::from(pair[1]).to_digit(16)?;
-            *byte = u8::try_from(high << 4 | low).ok()?;
-        }
-        Some(Self(bytes))
+        unhex(text).map(Self)
     }
 
     /// Its first eight bytes: uniform, because a slot is a digest.
@@ -153,6 +143,21 @@ impl<const N: usize> fmt::Display for Hex<N> {
     }
 }
 
+/// Reads as many hexadecimal digits as make `N` bytes, no more and no fewer.
+fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
+    let text = text.as_bytes();
+    if text.len() != 2 * N {
+        return None;
+    }
+    let mut bytes = [0; N];
+    for (byte, pair) in bytes.iter_mut().zip(text.chunks_exact(2)) {
+        let high = char::from(pair[0]).to_digit(16)?;
+        let low = char::from(pair[1]).to_digit(16)?;
+        *byte = u8::try_from(high << 4 | low).ok()?;
+    }
+    Some(bytes)
+}
+
 /// Hashes a slot by itself: it is a digest already, and the order must not depend on the run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SlotHasher(u64);
@@ -197,6 +202,11 @@ impl SlotSecret {
     pub fn from_bytes(bytes: [u8; Self::BYTES]) -> Self {
         let keyed = Hmac::new_from_slice(&bytes).expect("HMAC takes a key of any length");
         Self { bytes, keyed }
+    }
+
+    /// A configured secret, written as 64 hexadecimal digits.
+    pub fn from_hex(text: &str) -> Option<Self> {
+        unhex(text).map(Self::from_bytes)
     }
 
     /// A new secret.

@@ -7,6 +7,7 @@ use onlyonce_core::{MemoryStore, Store, StoreError};
 use thiserror::Error;
 
 pub(crate) use options::Options;
+pub use options::nearest;
 
 mod options;
 #[cfg(test)]
@@ -92,7 +93,7 @@ pub async fn open(url: &str) -> Result<Arc<dyn Store>, OpenError> {
         "mysql" | "mariadb" => mysql(url).await,
         found => Err(OpenError::Scheme {
             found: found.to_owned(),
-            hint: options::nearest(found, &SCHEMES)
+            hint: nearest(found, &SCHEMES)
                 .map(|near| format!(" (did you mean {near}:?)"))
                 .unwrap_or_default(),
         }),

@@ -50,6 +50,13 @@ pin_project! {
     }
 }
 
+/// A body as it comes, for what does not pass through the layer.
+impl<B> From<B> for RequestBody<B> {
+    fn from(body: B) -> Self {
+        Self::streamed(body)
+    }
+}
+
 impl<B> RequestBody<B> {
     pub(crate) fn streamed(body: B) -> Self {
         let kind = RequestKind::Streamed { body };

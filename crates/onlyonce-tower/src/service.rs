@@ -35,6 +35,11 @@ impl<S, C> Idempotent<S, C> {
             classify,
         }
     }
+
+    /// The service behind the layer, for what shall not pass through it.
+    pub fn into_inner(self) -> S {
+        self.inner
+    }
 }
 
 impl<S, C, B, R> Service<Request<B>> for Idempotent<S, C>

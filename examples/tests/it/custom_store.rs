@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use onlyonce::operate::{Filter, Page, Resolved, Stats};
 use onlyonce::{
-    Claim, Claimed, Clock, Completed, Lease, Operate, OsEntropy, Record, Release, Released,
-    Renewed, Response, Slot, Store, StoreError, StoreErrorKind, SystemClock, Timestamp, Token,
-    async_trait,
+    Claim, Claimed, Clock, Completed, Fingerprint, Lease, Operate, OsEntropy, Record, Release,
+    Released, Renewed, Response, Slot, Store, StoreError, StoreErrorKind, SystemClock, Timestamp,
+    Token, async_trait,
 };
 use onlyonce_testkit::conformance::TestBed;
 use tokio::runtime::{Handle, RuntimeFlavor};
@@ -115,6 +115,7 @@ impl Operate for Readable {
         let nobody = Lease {
             slot: *slot,
             token: Token::generate(&OsEntropy::new()),
+            fingerprint: Fingerprint::new(Fingerprint::RECIPE, [0; 32]),
             lease_for: Duration::ZERO,
             keep_for: Duration::ZERO,
             attempt: 1,

@@ -72,9 +72,14 @@ pub(crate) fn wrong(name: &str, why: &str) -> OpenError {
 }
 
 /// The word nearest to `found`, if it may be a slip of the pen.
-pub(crate) fn nearest(found: &str, words: &[&'static str]) -> Option<&'static str> {
+///
+/// ```
+/// assert_eq!(onlyonce_stores::nearest("uptream", &["listen", "upstream"]), Some("upstream"));
+/// assert_eq!(onlyonce_stores::nearest("colour", &["listen", "upstream"]), None);
+/// ```
+pub fn nearest<'a>(found: &str, words: &[&'a str]) -> Option<&'a str> {
     const NEAR: f64 = 0.75;
-    let near = |word: &&'static str| strsim::jaro_winkler(found, word);
+    let near = |word: &&str| strsim::jaro_winkler(found, word);
     words
         .iter()
         .copied()

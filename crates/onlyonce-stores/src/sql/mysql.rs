@@ -67,6 +67,8 @@ pub struct MySqlStore {
     completions: Gathered<Completing>,
     looks: Gathered<Looking>,
     entropy: OsEntropy,
+    /// Held by who adds up replays.
+    counting: tokio::sync::Mutex<()>,
 }
 
 impl MySqlStore {
@@ -103,6 +105,7 @@ impl MySqlStore {
             completions: gather(&server, WORKERS, options.batch_max),
             looks: gather(&server, 1, options.batch_max),
             entropy: OsEntropy::new(),
+            counting: tokio::sync::Mutex::default(),
             pool,
             server,
         })

@@ -63,7 +63,7 @@ const WORKERS_MAX: usize = 4;
 /// | `archive` | a sweep moves finished records to `{table}_archive` | `false` |
 /// | `pooled` | behind a pooler of transactions, such as PgBouncer: keeps nothing in a session | `false` |
 /// | `timeout_ms` | how long a statement may take | 5000 |
-/// | `connect_timeout_ms` | how long connecting may take | 5000 |
+/// | `connect_timeout_ms` | how long connecting may take | 3000 |
 pub struct PostgresStore {
     server: Arc<Server>,
     claims: Gathered<Claiming>,

@@ -101,6 +101,11 @@ impl SqliteStore {
         })
     }
 
+    /// The pool that this store reads by, for transactions of the caller.
+    pub fn pool(&self) -> &SqlitePool {
+        &self.readers
+    }
+
     /// Takes one atomic step on the slot's row.
     async fn step<T: Send + 'static>(
         &self,

@@ -1,15 +1,11 @@
 //! The PostgreSQL store on a real server, directly and behind PgBouncer.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a test fails by panicking, in its support too"
-)]
-
 mod batching;
 mod bed;
 mod inside;
+mod losing;
 mod opening;
-mod private;
+mod reference;
 mod restarting;
 mod support;
 mod traffic;

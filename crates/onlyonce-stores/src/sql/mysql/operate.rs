@@ -139,8 +139,29 @@ impl Operate for MySqlStore {
     async fn count_replays(&self, replays: &[(Slot, u64)]) -> Result<(), StoreError> {
         let mut sorted = replays.to_vec();
         sorted.sort();
-        for some in sorted.chunks(COUNTS_MAX) {
-            self.count(some).await?;
+        let mut parts: Vec<_> = sorted.chunks(COUNTS_MAX).collect();
+        let mut repeats = 0;
+        // One at a time: many that count the same would only get into each other's way.
+        let _turn = self.counting.lock().await;
+        while let Some(part) = parts.pop() {
+            let Err(trouble) = self.count(part).await else {
+                continue;
+            };
+            match trouble.then {
+                Then::Repeat | Then::Locked if repeats < REPEATS_MAX => {
+                    repeats += 1;
+                    parts.push(part);
+                }
+                Then::Locked if part.len() > 1 => {
+                    let (one, other) = part.split_at(part.len() / 2);
+                    parts.extend([one, other]);
+                }
+                // A record that its holder works on has hardly been replayed: not worth waiting.
+                Then::Locked => {}
+                Then::Repeat | Then::Reconnect | Then::Duplicate | Then::Split | Then::Tell => {
+                    return Err(trouble.to_error());
+                }
+            }
         }
         Ok(())
     }
@@ -210,30 +231,19 @@ impl MySqlStore {
         Ok((found.len(), records))
     }
 
+    /// Adds counts in one transaction.
     async fn count(&self, replays: &[(Slot, u64)]) -> Result<(), Trouble> {
         let mut text = Text::transaction();
         for (slot, times) in replays {
-            text.sql(
-                &self
-                    .server
-                    .statements
-                    .fill("UPDATE {table} SET replays = replays + "),
-            );
+            let count = "UPDATE {table} SET revision = revision + 1, replays = replays + ";
+            text.sql(&self.server.statements.fill(count));
             text.int(i64::try_from(*times).unwrap_or(i64::MAX));
-            text.sql(", revision = revision + 1 WHERE slot = ")
-                .bytes(slot.as_bytes());
-            text.sql(" AND state <> 'R' AND expires_at > ")
-                .sql(NOW)
-                .sql(";");
+            text.sql(" WHERE slot = ").bytes(slot.as_bytes());
+            text.sql(" AND state <> 'R' AND expires_at > ").sql(NOW);
+            text.sql(";");
         }
         text.sql("COMMIT");
-        for _ in 0..REPEATS_MAX {
-            // Not repeated if the connection breaks: it may have been counted already.
-            match self.server.lines.ask_once(&text).await {
-                Err(trouble) if trouble.then == Then::Repeat => {}
-                counted => return counted.map(drop),
-            }
-        }
-        Err(Trouble::locked())
+        // Not repeated if the connection breaks: it may have been counted already.
+        self.server.lines.ask_once(&text).await.map(drop)
     }
 }

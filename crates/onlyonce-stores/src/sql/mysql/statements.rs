@@ -88,55 +88,6 @@ impl Statements {
     /// a replay locks nothing, and waits for nobody. Sorted by slot, or batches would get into
     /// each other's way.
     pub(super) fn claim(&self, claims: &[&Claiming]) -> Text {
-        if std::env::var("BENCH_VALUES").is_ok() {
-            let mut text = Text::of(self.table.fill(&format!(
-                "INSERT INTO {{table}} (slot, revision, {}) VALUES ",
-                WRITTEN.join(", ")
-            )));
-            text.list(claims, |text, it| {
-                let mut held = Held::default();
-                held.claim(&it.claim, Duration::ZERO);
-                let cells = Cells::of(&held, Duration::ZERO).unwrap();
-                text.sql("(")
-                    .bytes(it.claim.slot.as_bytes())
-                    .sql(",")
-                    .int(it.revision)
-                    .sql(",'P',")
-                    .bytes(&cells.token)
-                    .sql(",")
-                    .bytes(&cells.fingerprint)
-                    .sql(",1,1,")
-                    .sql(NOW)
-                    .sql(",NULL,")
-                    .sql(NOW)
-                    .sql("+")
-                    .int(cells.lease_until.unwrap())
-                    .sql(",")
-                    .sql(NOW)
-                    .sql("+")
-                    .int(cells.expires_at)
-                    .sql(",")
-                    .int(cells.tail)
-                    .sql(",0,")
-                    .text(&cells.operation)
-                    .sql(",NULL,")
-                    .text(&cells.hint)
-                    .sql(",")
-                    .bytes(&cells.meta)
-                    .sql(",'',")
-                    .sql(NOW)
-                    .sql("+")
-                    .int(cells.expires_at)
-                    .sql(",0,NULL)")
-            });
-            text.sql(
-                &self
-                    .table
-                    .fill(" ON DUPLICATE KEY UPDATE {table}.revision = {table}.revision;"),
-            );
-            self.append_read(&mut text, claims.iter().map(|it| &it.claim.slot));
-            return text;
-        }
         let mut text = Text::of(&*self.claim_head);
         let mut last = None;
         for it in claims {

@@ -89,7 +89,7 @@ async fn finish<V: Verb>(server: &Server, mut last: Round<V>) {
             tokio::time::sleep(pause).await;
             pause = PAUSE_MAX.min(pause * 2);
         }
-        if server.now() - started > server.lines.terms().timeout {
+        if server.now().saturating_sub(started) > server.lines.terms().timeout {
             let late = Trouble::unavailable(Then::Tell, "a transaction holds the record");
             tell(last.in_hands, &late);
             last.in_hands = Vec::new();

@@ -129,7 +129,7 @@ impl Lines {
                     silent_since: self.clock.now(),
                 });
             };
-            if self.clock.now() - line.silent_since < SILENCE_MAX {
+            if self.clock.now().saturating_sub(line.silent_since) < SILENCE_MAX {
                 return Ok(line);
             }
             let there = timeout(self.terms.timeout, line.connection.ping()).await;
@@ -143,7 +143,7 @@ impl Lines {
     fn put_back(&self, mut line: Line) {
         let now = self.clock.now();
         line.silent_since = now;
-        if self.terms.keep && now - line.born < AGE_MAX {
+        if self.terms.keep && now.saturating_sub(line.born) < AGE_MAX {
             lock(&self.idle).push(line);
         }
     }

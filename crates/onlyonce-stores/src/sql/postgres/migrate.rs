@@ -78,7 +78,8 @@ async fn version(connection: &mut PgConnection, table: &str) -> Result<usize, Op
 async fn step(connection: &mut PgConnection, table: &str) -> Result<(), OpenError> {
     let mut transaction = sqlx::Connection::begin(connection).await.map_err(refused)?;
     let lock = format!(
-        "SELECT pg_advisory_xact_lock(hashtextextended('onlyonce {table}', 0));
+        "SET LOCAL statement_timeout = 0;
+         SELECT pg_advisory_xact_lock(hashtextextended('onlyonce {table}', 0));
          CREATE TABLE IF NOT EXISTS {table}_migrations (
             version    integer     PRIMARY KEY,
             applied_at timestamptz NOT NULL DEFAULT clock_timestamp()

@@ -60,7 +60,7 @@ impl PostgresOptions {
             archive: false,
             pooled: false,
             timeout: Duration::from_secs(5),
-            connect_timeout: Duration::from_secs(5),
+            connect_timeout: Duration::from_secs(3),
         }
     }
 
@@ -147,13 +147,14 @@ pub(super) fn read(url: &str) -> Result<(PostgresOptions, PgConnectOptions), Ope
         .query_pairs()
         .into_owned()
         .partition(|(name, _)| name.starts_with("options["));
-    let mut passed = url::form_urlencoded::Serializer::new(String::new());
-    passed.extend_pairs(set);
     let ours = url::form_urlencoded::Serializer::new(String::new())
         .extend_pairs(ours)
         .finish();
     let mut given = Options::of(&format!("postgres:?{ours}"))?;
     let options = choices(&mut given)?;
+    let mut passed = url::form_urlencoded::Serializer::new(String::new());
+    // The later of two wins: what the URL says.
+    passed.extend_pairs(session(&options)).extend_pairs(set);
     for name in CONNECTING {
         if let Some(value) = given.take(name) {
             passed.append_pair(name, &value);
@@ -164,7 +165,20 @@ pub(super) fn read(url: &str) -> Result<(PostgresOptions, PgConnectOptions), Ope
     address.set_query(Some(&passed.finish()));
     let connect = PgConnectOptions::from_url(&address)
         .map_err(|_| unreadable("an option of the connection has a wrong value"))?;
-    Ok((options.clone(), session(connect, &options)))
+    // Statements are never logged: where values are spelled into them, they hold what was answered
+    // to somebody.
+    let connect = connect.disable_statement_logging();
+    let connect = match connect.get_application_name() {
+        Some(_) => connect,
+        None => connect.application_name("onlyonce"),
+    };
+    let connect = if options.pooled {
+        // A pooler refuses what it does not know.
+        connect.extra_float_digits(None)
+    } else {
+        connect
+    };
+    Ok((options, connect))
 }
 
 fn choices(given: &mut Options) -> Result<PostgresOptions, OpenError> {
@@ -196,19 +210,9 @@ fn choices(given: &mut Options) -> Result<PostgresOptions, OpenError> {
     Ok(options)
 }
 
-/// How the server is to treat our sessions. Statements are never logged: where values are spelled
-/// into them, they hold what was answered to somebody.
-fn session(connect: PgConnectOptions, options: &PostgresOptions) -> PgConnectOptions {
-    let connect = match connect.get_application_name() {
-        Some(_) => connect,
-        None => connect.application_name("onlyonce"),
-    };
-    let connect = connect.disable_statement_logging();
-    if options.pooled {
-        // A pooler refuses what it does not know, and the session is not ours to set up.
-        return connect.extra_float_digits(None);
-    }
-    connect.options([
+/// How the server is to treat our sessions; behind a pooler they are not ours to set up.
+fn session(options: &PostgresOptions) -> Vec<(String, &'static str)> {
+    let settings = [
         // A plan made while the table is small must not read all of it when it has grown.
         ("plan_cache_mode", "force_generic_plan"),
         ("enable_seqscan", "off"),
@@ -216,7 +220,14 @@ fn session(connect: PgConnectOptions, options: &PostgresOptions) -> PgConnectOpt
         ("enable_mergejoin", "off"),
         ("jit", "off"),
         ("default_transaction_isolation", "read committed"),
-    ])
+        // What we have given up on is not to wait for a lock for ever.
+        ("statement_timeout", "60000"),
+    ];
+    let settings = settings.map(|(name, value)| (format!("options[{name}]"), value));
+    if options.pooled {
+        return Vec::new();
+    }
+    settings.to_vec()
 }
 
 fn unreadable(why: &str) -> OpenError {

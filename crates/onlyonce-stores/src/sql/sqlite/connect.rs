@@ -59,7 +59,7 @@ pub(super) fn durable(options: SqliteConnectOptions, timeout: Duration) -> Sqlit
     options
         .synchronous(SqliteSynchronous::Full)
         .busy_timeout(timeout)
-        .foreign_keys(false)
+        .disable_statement_logging()
 }
 
 /// A pool of connections that read.

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use onlyonce_core::operate::{Filter, Page, Resolved, Stats};
 use onlyonce_core::{Operate, Record, Response, Slot, StoreError, StoreErrorKind, async_trait};
-use sqlx::{QueryBuilder, Row, Sqlite};
+use sqlx::{QueryBuilder, Sqlite};
 
 use super::statements::{NOW, archive};
 use super::writer::begin;
 use super::{SqliteStore, rows, trouble};
 use crate::sql::shared::{
-    READ_COLUMNS, from_millis, in_state, read_held, read_slot, to_millis, whole,
+    Columns, READ_COLUMNS, from_millis, in_state, read_held, read_slot, to_millis, whole,
 };
 
 /// How many rows one transaction of a sweep drops: others wait for it no longer than that takes.
@@ -31,7 +31,7 @@ impl Operate for SqliteStore {
         let rows = query.build().fetch_all(&self.readers).await;
         let mut listed = Vec::new();
         for row in rows.map_err(trouble::failed)? {
-            let now = from_millis(row.try_get(15).map_err(trouble::failed)?);
+            let now = from_millis(row.int(15).map_err(trouble::failed)?);
             let read = || Ok((read_slot(&row)?, read_held(&row)?));
             let (slot, held) = read().map_err(|why| trouble::unreadable(&why))?;
             // Its time may have come between the row and the clock behind it.
@@ -96,7 +96,7 @@ impl Operate for SqliteStore {
         let row = sqlx::query(stats).fetch_one(&self.readers).await;
         let row = row.map_err(trouble::failed)?;
         let number = |at: usize| -> Result<u64, StoreError> {
-            let number: i64 = row.try_get(at).map_err(trouble::failed)?;
+            let number = row.int(at).map_err(trouble::failed)?;
             Ok(u64::try_from(number).unwrap_or(0))
         };
         Ok(Stats {

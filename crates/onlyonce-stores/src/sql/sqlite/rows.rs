@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use onlyonce_core::Slot;
-use sqlx::{Row, SqliteConnection};
+use sqlx::SqliteConnection;
 
 use super::statements::{NOW, SLOTS, Statements};
-use crate::sql::shared::{Cells, Held, Misread, from_millis, read_held, read_slot, to_millis};
+use crate::sql::shared::{
+    Cells, Columns, Held, Misread, from_millis, read_held, read_slot, to_millis,
+};
 
 /// Rows by slot: each as it is, or why it cannot be read.
 pub(super) type Rows = BTreeMap<Slot, Result<Held, Misread>>;
@@ -52,7 +54,7 @@ pub(super) async fn look<'c>(
     let Some(row) = query.fetch_optional(connection).await? else {
         return Ok(None);
     };
-    let now = from_millis(row.try_get(15)?);
+    let now = from_millis(row.int(15)?);
     Ok(Some((read_held(&row), now)))
 }
 

@@ -13,15 +13,32 @@ use super::{SqliteStore, rows, trouble};
 use crate::sql::shared::{Held, whole};
 
 impl SqliteStore {
-    /// Locks the record of `lease` for the rest of the transaction `tx`, which must be on the same
-    /// database file; make it the first statement. [`Renewed::Lost`] says that the slot is no longer
-    /// ours: roll back.
+    /// Takes the claim into a transaction on the same database file: let this be its first
+    /// statement. Until the transaction ends nobody takes the claim over; if the answer is
+    /// [`Renewed::Lost`], roll back.
     ///
-    /// In SQLite that lock is one on the whole file: until `tx` ends nobody else writes anything,
-    /// and renewals of other leases wait. Keep it short.
+    /// In SQLite that locks the whole file: until the transaction ends nobody else writes anything,
+    /// and claims, completions and renewals of all others wait, for `timeout_ms` at most. Keep it
+    /// much shorter than a lease: a lease that lapses meanwhile can be taken over right after.
+    ///
+    /// ```no_run
+    /// # use onlyonce_core::{Completed, Lease, Renewed, Response};
+    /// # use onlyonce_stores::sql::SqliteStore;
+    /// # use std::sync::Arc;
+    /// # async fn pay(
+    /// #     store: &SqliteStore, lease: &Lease, response: &Arc<Response>,
+    /// # ) -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut tx = store.pool().begin().await?;
+    /// let Renewed::Kept = store.lock_in(&mut tx, lease).await? else { return Ok(()) };
+    /// sqlx::query("INSERT INTO payments DEFAULT VALUES").execute(&mut *tx).await?;
+    /// let Completed::Stored(_) = store.complete_in(&mut tx, lease, response, lease.keep_for).await?
+    ///     else { return Ok(()) };
+    /// tx.commit().await?;
+    /// # Ok(()) }
+    /// ```
     pub async fn lock_in(
         &self,
-        tx: &mut Transaction<'_, Sqlite>,
+        transaction: &mut Transaction<'_, Sqlite>,
         lease: &Lease,
     ) -> Result<Renewed, StoreError> {
         let lock = self.statements.rare(&format!(
@@ -31,31 +48,35 @@ impl SqliteStore {
         let lock = sqlx::query(lock)
             .bind(lease.slot.as_bytes().to_vec())
             .bind(lease.token.as_bytes().to_vec());
-        let locked = lock.execute(&mut **tx).await.map_err(trouble::failed)?;
+        let locked = lock
+            .execute(&mut **transaction)
+            .await
+            .map_err(trouble::failed)?;
         match locked.rows_affected() {
             0 => Ok(Renewed::Lost),
             _ => Ok(Renewed::Kept),
         }
     }
 
-    /// [`complete`](onlyonce_core::Store::complete) inside the transaction `tx`, which must be on
-    /// the same database file: the answer is stored when `tx` is committed, together with what
-    /// else it wrote. Roll it back unless this says [`Completed::Stored`].
+    /// Stores the answer inside a transaction: it is there once that commits, together with all
+    /// else the transaction did, or not at all. [`Completed::Stored`] means "if it commits"; on any
+    /// other answer roll back, for somebody else's result stands or nothing does.
     ///
-    /// How durable that is, is up to the caller's connection: `synchronous` should be `FULL` there
-    /// too. Begin with [`lock_in`](Self::lock_in), so that no other transaction can come between.
+    /// The engine's own completion then finds the record finished with the same token. How durable
+    /// the commit is, is up to the caller's connection: those of [`pool`](Self::pool) have
+    /// `synchronous = FULL` if the store was opened by its URL.
     pub async fn complete_in(
         &self,
-        tx: &mut Transaction<'_, Sqlite>,
+        transaction: &mut Transaction<'_, Sqlite>,
         lease: &Lease,
         response: &Arc<Response>,
         keep_for: Duration,
     ) -> Result<Completed, StoreError> {
         // The write lock first: what is read under it stays true.
-        self.lock_in(tx, lease).await?;
-        let now = rows::now(tx).await.map_err(trouble::failed)?;
+        self.lock_in(transaction, lease).await?;
+        let now = rows::now(transaction).await.map_err(trouble::failed)?;
         let slots = [lease.slot];
-        let mut found = rows::read(tx, &self.statements, &slots)
+        let mut found = rows::read(transaction, &self.statements, &slots)
             .await
             .map_err(trouble::failed)?;
         let mut held = match found.remove(&lease.slot) {
@@ -66,7 +87,7 @@ impl SqliteStore {
         match change {
             Change::Nothing => {}
             Change::Written | Change::Settled => {
-                rows::write(tx, &self.statements, &lease.slot, &held, now)
+                rows::write(transaction, &self.statements, &lease.slot, &held, now)
                     .await
                     .map_err(trouble::failed)?;
             }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use onlyonce_core::{Claim, Claimed, Completed, Meta, OnLapse, Operate, Release, Renewed, Store};
+use onlyonce_core::{
+    Claim, Claimed, Completed, Meta, OnLapse, Operate, Release, Released, Renewed, Store,
+};
 
 use super::bed::{Bed, direct_url};
 use super::support::{LONG, answer, body, fresh, granted, rival, stored};
@@ -200,6 +202,36 @@ async fn of_takeovers_by_several_processes_one_wins_each_slot() {
         assert_eq!(winners.len(), 1);
         let record = bed.store.get(&claim.slot).await.unwrap().unwrap();
         assert_eq!(record.token, winners[0]);
+    });
+    join_all(races).await;
+}
+
+/// Whichever comes first, the token is dead and the slot is free.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_release_that_races_its_claim_wins() {
+    let bed = Bed::direct().await;
+    let elsewhere = bed.another().await;
+    let races = (0..MANY).map(async |n| {
+        let claim = fresh();
+        if n % 2 == 0 {
+            // Some slots have a row already, and dead tokens in it.
+            let other = rival(&claim).lease();
+            let released = bed.store.release(&other, Release::NotRun).await;
+            assert!(matches!(released, Ok(Released::Ended)), "{released:?}");
+        }
+
+        let lease = claim.lease();
+        let (claimed, released) = tokio::join!(
+            bed.store.claim(&claim),
+            elsewhere.release(&lease, Release::NotRun),
+        );
+
+        let claimed = claimed.expect("losing is no error");
+        assert!(matches!(released, Ok(Released::Ended)), "{released:?}");
+        assert!(!matches!(claimed, Claimed::Taken(_)), "{claimed:?}");
+        assert!(bed.store.get(&claim.slot).await.unwrap().is_none());
+        assert!(matches!(bed.store.claim(&claim).await, Ok(Claimed::Dead)));
+        granted(&bed.store, &rival(&claim)).await;
     });
     join_all(races).await;
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use onlyonce_core::{Entropy, OsEntropy, Store, async_trait};
 use onlyonce_stores::sql::PostgresStore;
 use onlyonce_testkit::conformance::TestBed;
+use onlyonce_testkit::servers::{Shared, shared};
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
 
@@ -24,7 +25,7 @@ impl Bed {
     }
 
     pub(super) async fn pooled() -> Self {
-        Self::open(&pooled_url(), "&pooled=true").await
+        Self::open(&shared(Shared::PgBouncer), "&pooled=true").await
     }
 
     /// A store with these options more.
@@ -67,15 +68,7 @@ impl Bed {
 }
 
 pub(super) fn direct_url() -> String {
-    server("ONLYONCE_TEST_POSTGRES_URL")
-}
-
-fn pooled_url() -> String {
-    server("ONLYONCE_TEST_PGBOUNCER_URL")
-}
-
-fn server(variable: &str) -> String {
-    std::env::var(variable).unwrap_or_else(|_| panic!("{variable} says where the server is"))
+    shared(Shared::Postgres)
 }
 
 pub(super) fn with_options(url: &str, options: &str) -> String {

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use onlyonce_core::{Claim, Claimed, Completed, Operate, Store, StoreErrorKind};
 use onlyonce_stores::sql::PostgresStore;
+use onlyonce_testkit::servers::{Postgres, PostgresOptions, Server};
 
-use super::private::Private;
 use super::support::{LONG, answer, body, fresh, rival, until};
 
 const CALLERS: usize = 32;
@@ -58,7 +58,7 @@ async fn call(store: Arc<PostgresStore>, load: Arc<Load>) -> Acknowledged {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn nothing_acknowledged_is_lost_when_the_server_is_killed() {
-    let mut server = Private::start();
+    let server = Postgres::start(PostgresOptions::default()).unwrap();
     let url = format!("{}?connect_timeout_ms=1000&timeout_ms=2000", server.url());
     let store = Arc::new(PostgresStore::open(&url).await.unwrap());
     let load = Arc::new(Load::default());
@@ -79,9 +79,9 @@ async fn nothing_acknowledged_is_lost_when_the_server_is_killed() {
     for _ in 0..2 {
         let enough = load.finished.load(Ordering::SeqCst) + 200;
         until(async || load.finished.load(Ordering::SeqCst) >= enough).await;
-        server.kill();
+        tokio::task::block_in_place(|| server.kill().unwrap());
         tokio::time::sleep(Duration::from_millis(100)).await;
-        tokio::task::block_in_place(|| server.restart());
+        tokio::task::block_in_place(|| server.start_again().unwrap());
     }
     let enough = load.finished.load(Ordering::SeqCst) + 200;
     until(async || load.finished.load(Ordering::SeqCst) >= enough).await;

@@ -1,0 +1,109 @@
+//! `onlyonce gateway`: serves until it is told to stop. SIGHUP reads the settings again, SIGTERM
+//! and SIGINT drain.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use onlyonce_gateway::{Config, Gateway, config};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::said::{failed, say};
+
+/// The settings that can be given on the command line; all others are in the file.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  onlyonce gateway --upstream http://127.0.0.1:3000
+  onlyonce gateway --config onlyonce.toml --listen 0.0.0.0:80
+  ONLYONCE_STORE=redis://127.0.0.1 onlyonce gateway --upstream http://127.0.0.1:3000
+
+A flag goes before a variable (ONLYONCE_LISTEN), a variable before the file.
+kill -HUP reads the file again; kill -TERM lets running requests end.")]
+pub struct Args {
+    /// The file with the settings [env: ONLYONCE_CONFIG]
+    #[arg(long, env = "ONLYONCE_CONFIG", hide_env = true)]
+    config: Option<PathBuf>,
+    /// Where requests go: http://127.0.0.1:3000
+    #[arg(long)]
+    upstream: Option<String>,
+    /// Where to listen [default: 127.0.0.1:8080]
+    #[arg(long)]
+    listen: Option<String>,
+    /// Where operators reach it [default: 127.0.0.1:9090]
+    #[arg(long)]
+    admin: Option<String>,
+    /// The store's URL [default: file:./onlyonce-data]
+    #[arg(long)]
+    store: Option<String>,
+    /// The profile: see `onlyonce profiles` [default: standard]
+    #[arg(long)]
+    profile: Option<String>,
+    /// How long an answer is kept, like 24h
+    #[arg(long)]
+    ttl: Option<String>,
+}
+
+impl Args {
+    fn load(&self) -> Result<Config, config::ConfigError> {
+        let flags: Vec<(&'static str, String)> = [
+            ("upstream", &self.upstream),
+            ("listen", &self.listen),
+            ("admin", &self.admin),
+            ("store", &self.store),
+            ("profile", &self.profile),
+            ("ttl", &self.ttl),
+        ]
+        .into_iter()
+        .filter_map(|(name, value)| Some((name, value.clone()?)))
+        .collect();
+        config::load(self.config.as_deref(), std::env::vars(), &flags)
+    }
+}
+
+/// Serves; gives the exit code.
+pub async fn run(args: &Args) -> ExitCode {
+    let config = match args.load() {
+        Ok(config) => config,
+        Err(error) => return failed(&error),
+    };
+    let gateway = match Gateway::start(&config).await {
+        Ok(gateway) => gateway,
+        Err(error) => return failed(&error),
+    };
+    say(format_args!(
+        "onlyonce listens on http://{}, operators on http://{}",
+        gateway.address(),
+        gateway.admin_address()
+    ));
+    match stopped(args, &gateway).await {
+        Ok(()) => {}
+        Err(error) => return failed(&error),
+    }
+    say(format_args!("stopping: running requests may end"));
+    match gateway.drain().await {
+        0 => ExitCode::SUCCESS,
+        left => {
+            say(format_args!("{left} requests had not ended in time"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Reloads when asked to; returns when it is time to stop.
+async fn stopped(args: &Args, gateway: &Gateway) -> std::io::Result<()> {
+    let mut reload = signal(SignalKind::hangup())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    loop {
+        tokio::select! {
+            _ = terminate.recv() => return Ok(()),
+            _ = interrupt.recv() => return Ok(()),
+            _ = reload.recv() => {
+                match args.load().and_then(|config| gateway.reload(&config)) {
+                    Ok(()) => say(format_args!("settings read again")),
+                    Err(error) => say(format_args!("the old settings stay: {error}")),
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! The `onlyonce` command line. Each subcommand is a module with its own arguments; data goes to
+//! stdout, the rest to stderr; exit 0 is yes, 1 is no, 2 is a wrong call or a failure.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+pub mod config;
+pub mod gateway;
+pub mod keys;
+pub mod profiles;
+mod said;
+pub mod source;
+pub mod store;
+mod table;
+pub mod verify;
+
+/// Run each keyed operation once, and give every retry the same answer.
+#[derive(Parser)]
+#[command(name = "onlyonce", version, about, propagate_version = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What `onlyonce` can do.
+#[derive(Subcommand)]
+pub enum Command {
+    /// Put a gateway in front of a service: its keyed requests run once
+    Gateway(gateway::Args),
+    /// Look at records and change them
+    Keys(keys::Args),
+    /// Look after a store
+    Store(store::Args),
+    /// Check a file with settings, or print the reference of all settings
+    #[command(subcommand)]
+    Config(config::Action),
+    /// Say what each profile does
+    Profiles(profiles::Args),
+    /// Check from outside whether an HTTP endpoint keeps a profile's promises
+    Verify(Box<verify::Args>),
+}
+
+/// Does what the command line says; gives the exit code.
+pub async fn run(cli: Cli) -> ExitCode {
+    match cli.command {
+        Command::Gateway(args) => gateway::run(&args).await,
+        Command::Keys(args) => keys::run(&args).await,
+        Command::Store(args) => store::run(&args).await,
+        Command::Config(action) => config::run(&action),
+        Command::Profiles(args) => profiles::run(&args),
+        Command::Verify(args) => verify::run(&args).await,
+    }
+}

@@ -1,0 +1,126 @@
+//! One request to send: the plan's, varied by a check.
+
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, HOST, USER_AGENT};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
+
+use super::args::HeaderLine;
+use super::payload::Payload;
+use super::plan::Plan;
+
+const SELF: HeaderValue =
+    HeaderValue::from_static(concat!("onlyonce-verify/", env!("CARGO_PKG_VERSION")));
+
+/// A request in the making.
+#[derive(Clone)]
+pub(crate) struct Ask {
+    label: String,
+    method: Method,
+    path: String,
+    payload: Payload,
+    /// One header line each.
+    keys: Vec<HeaderValue>,
+    headers: Vec<HeaderLine>,
+}
+
+impl Ask {
+    /// The plan's request without a key; `label` names it in the evidence.
+    pub(crate) fn new(label: impl Into<String>, plan: &Plan) -> Self {
+        Self {
+            label: label.into(),
+            method: plan.method.clone(),
+            path: plan.target.path().to_owned(),
+            payload: plan.payload.clone(),
+            keys: Vec::new(),
+            headers: plan.headers.clone(),
+        }
+    }
+
+    pub(crate) fn label(&self) -> &str {
+        &self.label
+    }
+
+    /// The same request under another name.
+    pub(crate) fn labelled(mut self, label: impl Into<String>) -> Self {
+        self.label = label.into();
+        self
+    }
+
+    /// Adds a line with a key.
+    pub(crate) fn key(mut self, key: &str) -> Self {
+        let value = HeaderValue::from_bytes(key.as_bytes());
+        self.keys
+            .push(value.expect("checks make keys of bytes that a header can hold"));
+        self
+    }
+
+    pub(crate) fn payload(mut self, payload: Payload) -> Self {
+        self.payload = payload;
+        self
+    }
+
+    pub(crate) fn method(mut self, method: Method) -> Self {
+        self.method = method;
+        self
+    }
+
+    pub(crate) fn path(mut self, path: &str) -> Self {
+        path.clone_into(&mut self.path);
+        self
+    }
+
+    /// One more parameter in the query.
+    pub(crate) fn more_query(mut self, parameter: &str) -> Self {
+        let separator = if self.path.contains('?') { '&' } else { '?' };
+        self.path = format!("{}{separator}{parameter}", self.path);
+        self
+    }
+
+    pub(crate) fn header(mut self, name: &HeaderName, value: impl Into<HeaderValue>) -> Self {
+        self.headers.push(HeaderLine {
+            name: name.clone(),
+            value: value.into(),
+        });
+        self
+    }
+
+    /// As another caller: these headers instead of those of the same name.
+    pub(crate) fn caller(mut self, lines: &[HeaderLine]) -> Self {
+        let is_other = |name: &HeaderName| lines.iter().any(|line| line.name == *name);
+        self.headers.retain(|line| !is_other(&line.name));
+        self.headers.extend_from_slice(lines);
+        self
+    }
+
+    /// The request as it is sent.
+    pub(crate) fn request(&self, plan: &Plan) -> Request<Bytes> {
+        let mut headers = HeaderMap::new();
+        headers.insert(HOST, plan.target.authority.clone());
+        headers.insert(USER_AGENT, SELF);
+        headers.insert(ACCEPT, HeaderValue::from_static("*/*"));
+        for line in &self.headers {
+            // Ours are only defaults; what the user repeats is meant to be repeated.
+            if line.name == USER_AGENT || line.name == ACCEPT {
+                headers.insert(line.name.clone(), line.value.clone());
+            } else {
+                headers.append(line.name.clone(), line.value.clone());
+            }
+        }
+        for key in &self.keys {
+            headers.append(plan.key_header.clone(), key.clone());
+        }
+        let mut body = Bytes::new();
+        if !self.method.is_safe() {
+            body = self.payload.bytes.clone();
+            headers.insert(CONTENT_LENGTH, body.len().into());
+            if let Some(content_type) = &self.payload.content_type {
+                headers.insert(CONTENT_TYPE, content_type.clone());
+            }
+        }
+        let mut request = Request::new(body);
+        *request.method_mut() = self.method.clone();
+        *request.uri_mut() = Uri::try_from(&self.path).expect("the target has checked its paths");
+        *request.headers_mut() = headers;
+        request
+    }
+}

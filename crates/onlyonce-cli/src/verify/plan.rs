@@ -1,0 +1,205 @@
+//! What to verify and how: the arguments, resolved once, so that nothing later can be wrong.
+
+use std::path::Path;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, TRANSFER_ENCODING};
+use http::{HeaderName, HeaderValue, Method};
+use onlyonce_core::fingerprint::BodyRule;
+use onlyonce_core::policy::{Policy, ScopeName};
+use onlyonce_core::{OsEntropy, Profile};
+use thiserror::Error;
+
+use super::args::{Args, HeaderLine};
+use super::check::{self, Check};
+use super::keys::uuid;
+use super::payload::Payload;
+use super::target::Target;
+
+/// The largest body to send on the user's behalf.
+const BODY_BYTES_MAX: u64 = 512 * 1024;
+const TIMEOUT_MAX: Duration = Duration::from_secs(120);
+
+/// A run of checks against one endpoint.
+pub struct Plan {
+    pub(crate) target: Target,
+    pub(crate) profile: Profile,
+    pub(crate) policy: Policy,
+    pub(crate) method: Method,
+    pub(crate) payload: Payload,
+    pub(crate) other_payload: Payload,
+    pub(crate) headers: Vec<HeaderLine>,
+    pub(crate) other_headers: Vec<HeaderLine>,
+    pub(crate) key_header: HeaderName,
+    pub(crate) slow_path: Option<String>,
+    pub(crate) concurrency: usize,
+    pub(crate) timeout: Duration,
+    pub(crate) strict: bool,
+    pub(crate) checks: Vec<&'static Check>,
+}
+
+/// Arguments that make no plan.
+#[derive(Debug, Error)]
+#[error("{0}")]
+pub struct PlanError(String);
+
+impl PlanError {
+    pub(crate) fn new(message: impl Into<String>) -> Self {
+        Self(message.into())
+    }
+}
+
+impl Plan {
+    /// Resolves the arguments.
+    pub fn resolve(args: &Args) -> Result<Self, PlanError> {
+        let url = args.url.as_deref();
+        let target = Target::parse(url.ok_or_else(|| PlanError::new("give a URL"))?)?;
+        let policy = args.profile.policy();
+        check_method(&args.method, &policy, args.profile)?;
+        let key_header = match &args.key_header {
+            Some(name) => name.clone(),
+            None => policy.http.key_header.clone(),
+        };
+        let headers = read_headers("--header", &args.headers, &key_header)?;
+        let other_headers = read_headers("--other-header", &args.other_headers, &key_header)?;
+        if args.timeout.is_zero() || args.timeout > TIMEOUT_MAX {
+            return Err(PlanError::new("--timeout must be over 0s and at most 120s"));
+        }
+        let payload = match &args.body {
+            Some(body) => read_payload("--body", body, args.content_type.as_ref())?,
+            None => default_payload(&policy, args.content_type.as_ref()),
+        };
+        let other_payload = match &args.other_body {
+            Some(body) => Payload {
+                content_type: payload.content_type.clone(),
+                ..read_payload("--other-body", body, None)?
+            },
+            None => payload.altered(&kept_members(&policy)),
+        };
+        if other_payload.bytes == payload.bytes {
+            return Err(PlanError::new("--other-body must differ from the body"));
+        }
+        Ok(Self {
+            slow_path: match &args.slow_path {
+                Some(path) => Some(target.join(path)?),
+                None => None,
+            },
+            target,
+            profile: args.profile,
+            policy,
+            method: args.method.clone(),
+            payload,
+            other_payload,
+            headers,
+            other_headers,
+            key_header,
+            concurrency: usize::from(args.concurrency),
+            timeout: args.timeout,
+            strict: args.strict,
+            checks: check::select(&args.only, &args.skip)?,
+        })
+    }
+
+    /// Whether two requests that differ in nothing but the body are two payloads.
+    pub(crate) fn compares_bodies(&self) -> bool {
+        self.policy.fingerprint.body != BodyRule::Ignore
+    }
+}
+
+fn check_method(method: &Method, policy: &Policy, profile: Profile) -> Result<(), PlanError> {
+    if policy.http.methods.need(method).is_some() {
+        return Ok(());
+    }
+    let candidates = [Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
+    let covered: Vec<_> = candidates
+        .iter()
+        .filter(|method| policy.http.methods.need(method).is_some())
+        .map(Method::as_str)
+        .collect();
+    Err(PlanError::new(format!(
+        "the profile {profile} promises nothing about {method}: --method may be {}",
+        covered.join(", ")
+    )))
+}
+
+fn read_headers(
+    option: &str,
+    lines: &[String],
+    key_header: &HeaderName,
+) -> Result<Vec<HeaderLine>, PlanError> {
+    let read = |line: &String| {
+        let line: HeaderLine = line
+            .parse()
+            .map_err(|error| PlanError::new(format!("{option}: {error}")))?;
+        check_name(&line.name, key_header)?;
+        Ok(line)
+    };
+    lines.iter().map(read).collect()
+}
+
+/// Some headers this tool must set itself.
+fn check_name(name: &HeaderName, key_header: &HeaderName) -> Result<(), PlanError> {
+    if name == key_header {
+        return Err(PlanError::new(format!(
+            "{name} cannot be given: every check makes its own fresh keys"
+        )));
+    }
+    if name == CONTENT_TYPE {
+        return Err(PlanError::new("give the content type with --content-type"));
+    }
+    if [CONTENT_LENGTH, HOST, TRANSFER_ENCODING].contains(name) {
+        return Err(PlanError::new(format!("{name} cannot be given")));
+    }
+    Ok(())
+}
+
+/// Members that address a record: another value would be another record, not another payload.
+fn kept_members(policy: &Policy) -> Vec<String> {
+    let in_scope = policy.http.scope.iter().filter_map(|part| match part {
+        ScopeName::Body(member) => Some(member.clone()),
+        ScopeName::Route | ScopeName::Caller => None,
+    });
+    in_scope.chain(policy.http.key_field.clone()).collect()
+}
+
+/// A small order; where keys are derived, with a session of its own and data to derive from.
+fn default_payload(policy: &Policy, content_type: Option<&HeaderValue>) -> Payload {
+    let mut body = serde_json::json!({"amount": 1, "note": "onlyonce verify"});
+    if let Some(rule) = &policy.http.derive {
+        body[&rule.context_field] = uuid(&OsEntropy::new()).into();
+        body[&rule.data_field] = serde_json::json!({"amount": 1, "name": "onlyonce verify"});
+    }
+    Payload::new(body.to_string(), content_type.cloned())
+}
+
+fn read_payload(
+    option: &str,
+    text: &str,
+    content_type: Option<&HeaderValue>,
+) -> Result<Payload, PlanError> {
+    let is_json = serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok();
+    let bytes = match text.strip_prefix('@') {
+        Some(path) => read_file(option, Path::new(path))?,
+        None if is_json || text.is_empty() => Bytes::copy_from_slice(text.as_bytes()),
+        None if Path::new(text).is_file() => read_file(option, Path::new(text))?,
+        None => {
+            return Err(PlanError::new(format!(
+                "{option} is neither JSON nor a file: put other content into a file and write @FILE"
+            )));
+        }
+    };
+    Ok(Payload::new(bytes, content_type.cloned()))
+}
+
+fn read_file(option: &str, path: &Path) -> Result<Bytes, PlanError> {
+    let shown = path.display();
+    let broken = |error| PlanError::new(format!("{option}: cannot read {shown}: {error}"));
+    let bytes = std::fs::metadata(path).map_err(broken)?.len();
+    if bytes > BODY_BYTES_MAX {
+        return Err(PlanError::new(format!(
+            "{option}: {shown} has {bytes} bytes; at most {BODY_BYTES_MAX} are sent"
+        )));
+    }
+    Ok(std::fs::read(path).map_err(broken)?.into())
+}

@@ -1,0 +1,125 @@
+//! The admin API, described by itself: the shapes are the types that are sent and read.
+
+use axum::Json;
+use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, SchemaGenerator};
+use serde_json::{Value, json};
+
+use super::records::{Extend, ListQuery, RecordsPage, Resolve, ShowQuery, StatsView, Swept};
+use super::view::RecordView;
+
+pub(super) async fn document() -> Json<Value> {
+    Json(describe())
+}
+
+fn describe() -> Value {
+    let mut shapes = SchemaSettings::openapi3().into_generator();
+    let slot = json!({
+        "name": "slot", "in": "path", "required": true,
+        "description": "The record's address: 64 hex digits.",
+        "schema": {"type": "string", "pattern": "^[0-9a-fA-F]{64}$"},
+    });
+    let list = parameters::<ListQuery>();
+    let mut show = parameters::<ShowQuery>();
+    show.push(slot.clone());
+    let paths = json!({
+        "/api/v1/records": {"get": {
+            "summary": "List live records, in the order of their slots",
+            "parameters": list,
+            "responses": answers::<RecordsPage>(&mut shapes, &[400, 503]),
+        }},
+        "/api/v1/records/{slot}": {
+            "get": {
+                "summary": "Show a record",
+                "parameters": show,
+                "responses": answers::<RecordView>(&mut shapes, &[400, 404, 503]),
+            },
+            "delete": {
+                "summary": "Forget a record: the next request with its key is a new one",
+                "parameters": [slot.clone()],
+                "responses": {"204": {"description": "Forgotten"}, "404": problem("No live record")},
+            },
+        },
+        "/api/v1/records/{slot}/extend": {"post": {
+            "summary": "Keep a record longer",
+            "parameters": [slot.clone()],
+            "requestBody": body::<Extend>(&mut shapes),
+            "responses": answers::<RecordView>(&mut shapes, &[400, 404, 503]),
+        }},
+        "/api/v1/records/{slot}/resolve": {"post": {
+            "summary": "Give an unknown or lapsed outcome its answer",
+            "parameters": [slot],
+            "requestBody": body::<Resolve>(&mut shapes),
+            "responses": answers::<RecordView>(&mut shapes, &[400, 404, 409, 503]),
+        }},
+        "/api/v1/stats": {"get": {
+            "summary": "How much is in the store",
+            "responses": answers::<StatsView>(&mut shapes, &[503]),
+        }},
+        "/api/v1/sweep": {"post": {
+            "summary": "Drop expired records now",
+            "responses": answers::<Swept>(&mut shapes, &[503]),
+        }},
+        "/api/v1/events": {"get": {
+            "summary": "What happens, as server-sent events",
+            "responses": {"200": {"description": "One JSON object an event",
+                "content": {"text/event-stream": {"schema": {"type": "string"}}}}},
+        }},
+        "/healthz": {"get": {"summary": "Whether the process serves",
+            "responses": {"200": {"description": "It does"}}}},
+        "/readyz": {"get": {"summary": "Whether the store answers",
+            "responses": {"200": {"description": "It does"}, "503": problem("It does not")}}},
+    });
+    json!({
+        "openapi": "3.0.3",
+        "info": {
+            "title": "onlyonce admin API",
+            "version": env!("CARGO_PKG_VERSION"),
+            "description": "Records of an onlyonce gateway, for operators.",
+        },
+        "paths": paths,
+        "components": {
+            "schemas": shapes.take_definitions(true),
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+        "security": [{"token": []}, {}],
+    })
+}
+
+/// The parameters of a query, from its type.
+fn parameters<Q: JsonSchema>() -> Vec<Value> {
+    let schema = SchemaSettings::openapi3()
+        .into_generator()
+        .into_root_schema_for::<Q>()
+        .to_value();
+    let properties = schema.get("properties").and_then(Value::as_object).cloned();
+    properties
+        .into_iter()
+        .flatten()
+        .map(|(name, mut shape)| {
+            let description = shape
+                .as_object_mut()
+                .and_then(|shape| shape.remove("description"));
+            json!({"name": name, "in": "query", "description": description, "schema": shape})
+        })
+        .collect()
+}
+
+fn body<T: JsonSchema>(shapes: &mut SchemaGenerator) -> Value {
+    json!({"required": true,
+        "content": {"application/json": {"schema": shapes.subschema_for::<T>()}}})
+}
+
+fn answers<T: JsonSchema>(shapes: &mut SchemaGenerator, refusals: &[u16]) -> Value {
+    let mut answers = json!({"200": {"description": "Done",
+        "content": {"application/json": {"schema": shapes.subschema_for::<T>()}}}});
+    for status in refusals {
+        answers[status.to_string()] = problem("Why not");
+    }
+    answers
+}
+
+fn problem(description: &str) -> Value {
+    json!({"description": description,
+        "content": {"application/problem+json": {"schema": {"type": "object"}}}})
+}

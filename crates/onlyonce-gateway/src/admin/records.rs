@@ -1,0 +1,231 @@
+//! Records: look, forget, keep longer, answer what nobody else can.
+
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::{Path, Query, State};
+use http::{HeaderName, HeaderValue, StatusCode};
+use onlyonce_core::operate::{Filter, Page, Resolved, StateName};
+use onlyonce_core::{Response, Slot};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Admin;
+use super::problem::Problem;
+use super::view::RecordView;
+
+/// Records of a page, at most.
+const PAGE_RECORDS_MAX: usize = 1000;
+const PAGE_RECORDS: usize = 100;
+/// How long an operator's answer is kept unless asked otherwise.
+const RESOLVED_KEEP: Duration = Duration::from_secs(24 * 3600);
+const SWEEP_RECORDS: usize = 10_000;
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ListQuery {
+    /// Only in this state: `pending`, `lapsed`, `done`, `failed` or `unknown`.
+    state: Option<String>,
+    /// Only of this route or job.
+    operation: Option<String>,
+    /// Only by this actor.
+    actor: Option<String>,
+    /// Start after this slot: the `next` of the page before.
+    after: Option<String>,
+    /// How many at most; 100 unless asked otherwise, 1000 at most.
+    limit: Option<usize>,
+}
+
+/// A page of records, in the order of their slots.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub struct RecordsPage {
+    /// The records.
+    pub records: Vec<RecordView>,
+    /// Where the next page starts; absent on the last one.
+    pub next: Option<String>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ShowQuery {
+    /// Whether the stored body shall be shown.
+    #[serde(default)]
+    body: bool,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Extend {
+    /// How much longer to keep it, in seconds.
+    seconds: u64,
+}
+
+/// The answer to an operation whose outcome nobody else knows.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Resolve {
+    /// The status retries shall get.
+    status: u16,
+    /// The body they shall get.
+    #[serde(default)]
+    body: String,
+    /// Its headers.
+    #[serde(default)]
+    headers: Vec<(String, String)>,
+    /// How long it is kept, in seconds; a day unless asked otherwise.
+    keep_seconds: Option<u64>,
+}
+
+/// How much is in the store.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub struct StatsView {
+    /// Live records.
+    pub records: u64,
+    /// Of these, pending.
+    pub pending: u64,
+    /// Bytes they take, near enough.
+    pub bytes: u64,
+    /// Calls that run or wait in this gateway.
+    pub in_flight: usize,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct Swept {
+    /// Expired records dropped.
+    swept: usize,
+}
+
+pub(super) async fn list(
+    State(admin): State<Admin>,
+    query: Result<Query<ListQuery>, axum::extract::rejection::QueryRejection>,
+) -> Result<Json<RecordsPage>, Problem> {
+    let Query(query) = query.map_err(|error| Problem::bad(error.body_text()))?;
+    let state = query.state.as_deref().map(StateName::from_str).transpose();
+    let state = state.map_err(|error| Problem::bad(format!("state {error}")))?;
+    let after = query.after.as_deref().map(slot).transpose()?;
+    let records_max = query
+        .limit
+        .unwrap_or(PAGE_RECORDS)
+        .clamp(1, PAGE_RECORDS_MAX);
+    let filter = Filter {
+        state,
+        operation: query.operation,
+        actor: query.actor,
+    };
+    let page = Page { after, records_max };
+    let found = admin.operate()?.list(&filter, &page).await?;
+    let next = (found.len() == records_max)
+        .then(|| found.last().map(|(slot, _)| slot.to_string()))
+        .flatten();
+    let records = found
+        .iter()
+        .map(|(slot, record)| RecordView::of(slot, record, false))
+        .collect();
+    Ok(Json(RecordsPage { records, next }))
+}
+
+pub(super) async fn show(
+    State(admin): State<Admin>,
+    Path(address): Path<String>,
+    Query(query): Query<ShowQuery>,
+) -> Result<Json<RecordView>, Problem> {
+    let slot = slot(&address)?;
+    match admin.operate()?.get(&slot).await? {
+        Some(record) => Ok(Json(RecordView::of(&slot, &record, query.body))),
+        None => Err(absent()),
+    }
+}
+
+pub(super) async fn forget(
+    State(admin): State<Admin>,
+    Path(address): Path<String>,
+) -> Result<StatusCode, Problem> {
+    if admin.operate()?.forget(&slot(&address)?).await? {
+        Ok(StatusCode::NO_CONTENT)
+    } else {
+        Err(absent())
+    }
+}
+
+pub(super) async fn extend(
+    State(admin): State<Admin>,
+    Path(address): Path<String>,
+    Json(extend): Json<Extend>,
+) -> Result<Json<RecordView>, Problem> {
+    let slot = slot(&address)?;
+    let operate = admin.operate()?;
+    if !operate
+        .extend(&slot, Duration::from_secs(extend.seconds))
+        .await?
+    {
+        return Err(absent());
+    }
+    let record = operate.get(&slot).await?.ok_or_else(absent)?;
+    Ok(Json(RecordView::of(&slot, &record, false)))
+}
+
+pub(super) async fn resolve(
+    State(admin): State<Admin>,
+    Path(address): Path<String>,
+    Json(resolve): Json<Resolve>,
+) -> Result<Json<RecordView>, Problem> {
+    let slot = slot(&address)?;
+    let keep_for = resolve
+        .keep_seconds
+        .map_or(RESOLVED_KEEP, Duration::from_secs);
+    let response = Arc::new(answer(&resolve)?);
+    let operate = admin.operate()?;
+    match operate.resolve(&slot, &response, keep_for).await? {
+        Resolved::Stored => {
+            let record = operate.get(&slot).await?.ok_or_else(absent)?;
+            Ok(Json(RecordView::of(&slot, &record, true)))
+        }
+        Resolved::Found(_) => Err(Problem::new(
+            StatusCode::CONFLICT,
+            "only an unknown or lapsed outcome can be resolved, and this record is not one",
+        )),
+        Resolved::Absent => Err(absent()),
+    }
+}
+
+pub(super) async fn stats(State(admin): State<Admin>) -> Result<Json<StatsView>, Problem> {
+    let stats = admin.operate()?.stats().await?;
+    Ok(Json(StatsView {
+        records: stats.records,
+        pending: stats.pending,
+        bytes: stats.bytes,
+        in_flight: admin.engine.in_flight(),
+    }))
+}
+
+pub(super) async fn sweep(State(admin): State<Admin>) -> Result<Json<Swept>, Problem> {
+    let swept = admin.operate()?.sweep(SWEEP_RECORDS).await?;
+    Ok(Json(Swept { swept }))
+}
+
+fn answer(resolve: &Resolve) -> Result<Response, Problem> {
+    let status = StatusCode::from_u16(resolve.status)
+        .ok()
+        .filter(|status| status.as_u16() >= 200)
+        .ok_or_else(|| {
+            Problem::bad(format!("{} is not the status of an answer", resolve.status))
+        })?;
+    let mut response = Response::new(status, resolve.body.clone());
+    for (name, value) in &resolve.headers {
+        let wrong = || Problem::bad(format!("`{name}` is not a header that can be sent"));
+        let value = HeaderValue::from_str(value).map_err(|_| wrong())?;
+        let name = HeaderName::from_str(name).map_err(|_| wrong())?;
+        response.headers.append(name, value);
+    }
+    Ok(response)
+}
+
+fn slot(text: &str) -> Result<Slot, Problem> {
+    Slot::from_hex(text).ok_or_else(|| Problem::bad("a slot is written as 64 hex digits"))
+}
+
+fn absent() -> Problem {
+    Problem::not_found("no live record is in this slot")
+}

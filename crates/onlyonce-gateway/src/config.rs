@@ -1,0 +1,213 @@
+//! What a gateway is told: a TOML file, `ONLYONCE_…` variables and flags, one typed schema. A
+//! setting that is unknown or cannot hold is an error that says where it is and what would be
+//! right.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+pub(crate) use self::check::is_upstream;
+pub use self::docs::markdown;
+pub use self::load::{ConfigError, load};
+pub use self::units::{Match, Part, ProfileName, Span};
+
+mod check;
+mod docs;
+mod load;
+#[cfg(test)]
+mod tests;
+mod units;
+
+/// The settings of a gateway.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// Where the gateway listens. Default `127.0.0.1:8080`.
+    pub listen: Option<SocketAddr>,
+    /// Where operators reach it: admin API, health, metrics. Default `127.0.0.1:9090`. Any address
+    /// but loopback needs `admin_token_file`.
+    pub admin: Option<SocketAddr>,
+    /// A file with the bearer token that operators must send.
+    pub admin_token_file: Option<PathBuf>,
+    /// Where requests go that no route sends elsewhere: `http://127.0.0.1:3000`, `https://…`, or
+    /// `h2c://…` for HTTP/2 without TLS (gRPC).
+    pub upstream: Option<String>,
+    /// The store's URL. Default `file:./onlyonce-data`.
+    pub store: Option<String>,
+    /// The profile of every request that no route gives another. Default `standard`.
+    pub profile: Option<ProfileName>,
+    /// Whose record it is: `route`, `caller`, `path:NAME`, `header:NAME`, `trusted-header:NAME`,
+    /// `cookie:NAME`, `body:MEMBER`, `jwt:CLAIM`. Default: what the profile says.
+    pub scope: Option<Vec<Part>>,
+    /// How long an answer is kept. Default: what the profile says.
+    pub ttl: Option<Span>,
+    /// Keeps this environment's records apart from others on the same store.
+    pub namespace: Option<String>,
+    /// What this instance is called in records and logs. Default: a random name.
+    pub instance: Option<String>,
+    /// A file with the slot secret as 64 hex digits. Default: the store keeps one.
+    pub secret_file: Option<PathBuf>,
+    /// How long SIGTERM waits for running requests. Default `30s`.
+    pub drain: Option<Span>,
+    /// TLS towards clients. Default: plain HTTP. The files are read again on SIGHUP.
+    pub tls: Option<Tls>,
+    /// How bearer tokens are verified, for the scope part `jwt:CLAIM`.
+    pub jwt: Option<Jwt>,
+    /// Bounds that no client can exceed.
+    #[serde(default)]
+    pub limits: Limits,
+    /// How long to wait for what.
+    #[serde(default)]
+    pub timeouts: Timeouts,
+    /// The finer rules of every request that no route gives others.
+    #[serde(default)]
+    pub rules: Rules,
+    /// Routes: the first that matches decides.
+    #[serde(default)]
+    pub route: Vec<Route>,
+}
+
+/// Requests that are treated alike.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Route {
+    /// Which requests: a method and a path, as in `POST /api/intakes/{intake}/submit`; `*` for
+    /// every method; `{*rest}` at the end for everything below.
+    #[serde(rename = "match")]
+    pub matches: Match,
+    /// Where they go. Default: the gateway's own.
+    pub upstream: Option<String>,
+    /// Their profile.
+    pub profile: Option<ProfileName>,
+    /// Whose record it is.
+    pub scope: Option<Vec<Part>>,
+    /// How long an answer is kept.
+    pub ttl: Option<Span>,
+    /// Their finer rules.
+    #[serde(default)]
+    pub rules: Rules,
+    /// Passes everything through, unprotected. Default `false`.
+    #[serde(default)]
+    pub pass: bool,
+}
+
+/// Rules that differ from the profile's.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Rules {
+    /// Whether covered requests need a key.
+    pub key: Option<Need>,
+    /// What follows when a gateway dies or loses its upstream in the middle of a request.
+    pub on_lapse: Option<Lapse>,
+    /// How long a claim outlives a gateway that died. Renewed while it lives.
+    pub lease: Option<Span>,
+    /// How long the upstream may take.
+    pub execution_max: Option<Span>,
+    /// How long a duplicate waits for the original; `0s` refuses it at once.
+    pub wait: Option<Span>,
+    /// Duplicates that may wait for a key held by another gateway.
+    pub waiters_max: Option<usize>,
+    /// Duplicates that may wait for a key held by this gateway.
+    pub local_waiters_max: Option<usize>,
+    /// What happens when the store does not answer.
+    pub store_down: Option<Down>,
+    /// The largest keyed request body, in bytes.
+    pub request_bytes_max: Option<usize>,
+    /// The largest response body that is stored, in bytes.
+    pub response_bytes_max: Option<usize>,
+}
+
+/// Whether a key is needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Need {
+    /// A request without a key passes through.
+    Optional,
+    /// A request without a key is refused.
+    Required,
+}
+
+/// What follows when a claim lapses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Lapse {
+    /// A retry runs again: at least once, one final answer.
+    Rerun,
+    /// Nothing runs again until an operator resolves it: at most once.
+    Hold,
+}
+
+/// What happens when the store does not answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Down {
+    /// Keyed requests are refused with 503.
+    Closed,
+    /// They run without protection; warned of and counted.
+    Open,
+}
+
+/// TLS towards clients.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Tls {
+    /// The certificate chain, as PEM.
+    pub cert: PathBuf,
+    /// Its private key, as PEM.
+    pub key: PathBuf,
+}
+
+/// How bearer tokens are verified.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Jwt {
+    /// `HS256`, `RS256` or `ES256`.
+    pub algorithm: Algorithm,
+    /// The shared secret, the public key as PEM, or a JWKS file (`.json`).
+    pub key_file: PathBuf,
+    /// The issuer tokens must have.
+    pub issuer: Option<String>,
+    /// The audience tokens must have.
+    pub audience: Option<String>,
+}
+
+/// How a token is signed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+pub enum Algorithm {
+    /// HMAC with SHA-256.
+    HS256,
+    /// RSA with SHA-256.
+    RS256,
+    /// ECDSA on P-256 with SHA-256.
+    ES256,
+}
+
+/// Bounds that no client can exceed.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Limits {
+    /// Client connections at a time. Default 10000.
+    pub connections: Option<usize>,
+    /// The bytes of a request's header section. Default 65536.
+    pub header_bytes: Option<usize>,
+    /// Requests on one HTTP/2 connection at a time. Default 200.
+    pub streams: Option<u32>,
+    /// Bad keys and mismatches one caller may send in a minute. Default 60.
+    pub bad_requests_a_minute: Option<u32>,
+}
+
+/// How long to wait for what.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Timeouts {
+    /// For a connection to an upstream. Default `5s`.
+    pub connect: Option<Span>,
+    /// For a client's request headers. Default `15s`.
+    pub headers: Option<Span>,
+    /// For an unkeyed request's response to begin. Default `60s`.
+    pub response: Option<Span>,
+    /// For the next request on an idle connection. Default `75s`.
+    pub idle: Option<Span>,
+}

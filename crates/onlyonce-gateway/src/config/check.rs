@@ -1,0 +1,93 @@
+//! What one value cannot tell: settings that do not fit together.
+
+use std::path::Path;
+
+use super::load::ConfigError;
+use super::{Config, Part, Route};
+
+/// Whether the settings can hold together.
+pub(super) fn check(config: &Config, file: Option<&Path>) -> Result<(), ConfigError> {
+    let place = file.map_or_else(|| "settings".to_owned(), |path| path.display().to_string());
+    let wrong = |why: String| Err(ConfigError::new(&place, why));
+
+    if config.upstream.is_none() && (config.route.is_empty() || leaves_gaps(config)) {
+        return wrong(
+            "there is no upstream: give `upstream`, as in upstream = \"http://127.0.0.1:3000\", \
+             ONLYONCE_UPSTREAM or --upstream"
+                .to_owned(),
+        );
+    }
+    let upstreams = config
+        .route
+        .iter()
+        .filter_map(|route| route.upstream.as_ref());
+    for upstream in config.upstream.iter().chain(upstreams) {
+        if let Err(why) = is_upstream(upstream) {
+            return wrong(why);
+        }
+    }
+    if let Some(admin) = config.admin
+        && !admin.ip().is_loopback()
+        && config.admin_token_file.is_none()
+    {
+        return wrong(format!(
+            "admin = \"{admin}\" can be reached from other machines: give `admin_token_file`, or \
+             use a loopback address"
+        ));
+    }
+    if let Some(why) = scope_problem(config, config.scope.as_deref(), None) {
+        return wrong(why);
+    }
+    for route in &config.route {
+        if let Some(why) = scope_problem(config, route.scope.as_deref(), Some(route)) {
+            return wrong(format!("route {}: {why}", route.matches));
+        }
+    }
+    Ok(())
+}
+
+/// Whether some request has nowhere to go.
+fn leaves_gaps(config: &Config) -> bool {
+    config.route.iter().any(|route| route.upstream.is_none())
+}
+
+/// Whether this is a server's address.
+pub(crate) fn is_upstream(text: &str) -> Result<http::Uri, String> {
+    let wrong =
+        || format!("upstream `{text}` is not a server: write it like http://127.0.0.1:3000");
+    let uri: http::Uri = text.parse().map_err(|_| wrong())?;
+    let fits = matches!(uri.scheme_str(), Some("http" | "https" | "h2c"))
+        && uri.authority().is_some_and(|it| !it.as_str().contains('@'))
+        && uri.query().is_none();
+    if fits { Ok(uri) } else { Err(wrong()) }
+}
+
+fn scope_problem(config: &Config, scope: Option<&[Part]>, route: Option<&Route>) -> Option<String> {
+    for part in scope? {
+        match part {
+            Part::Jwt(claim) if config.jwt.is_none() => {
+                return Some(format!(
+                    "scope part `jwt:{claim}` needs to know how tokens are verified: add [jwt]"
+                ));
+            }
+            Part::Path(name) => {
+                let known = route.is_some_and(|route| {
+                    let path = &route.matches.path;
+                    path.contains(&format!("{{{name}}}")) || path.contains(&format!("{{*{name}}}"))
+                });
+                if !known {
+                    return Some(format!(
+                        "scope part `path:{name}` needs {{{name}}} in the route's match"
+                    ));
+                }
+            }
+            Part::Jwt(_)
+            | Part::Route
+            | Part::Caller
+            | Part::Header { .. }
+            | Part::Cookie(_)
+            | Part::Body(_) => {}
+        }
+    }
+    None
+}

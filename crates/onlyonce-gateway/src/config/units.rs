@@ -1,0 +1,191 @@
+//! Values that are written as text and can be wrong: each is read once, here.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use http::{HeaderName, Method};
+use onlyonce_core::Profile;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer};
+
+use onlyonce_stores::nearest;
+
+/// A length of time, written like `30s`, `500ms` or `24h`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span(pub Duration);
+
+/// A profile by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProfileName(pub Profile);
+
+/// One part of a scope.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The path.
+    Route,
+    /// Who asks.
+    Caller,
+    /// A parameter of the path.
+    Path(String),
+    /// A header; it only adds to the caller unless it is trusted.
+    Header {
+        /// Its name.
+        name: HeaderName,
+        /// Whether something in front of the gateway sets it.
+        trusted: bool,
+    },
+    /// A cookie.
+    Cookie(String),
+    /// A member of a JSON body.
+    Body(String),
+    /// A claim of a verified token.
+    Jwt(String),
+}
+
+/// Which requests a route is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Match {
+    /// The method; none is every method.
+    pub method: Option<Method>,
+    /// The pattern of the path.
+    pub path: String,
+}
+
+impl FromStr for Span {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        humantime::parse_duration(text)
+            .map(Self)
+            .map_err(|_| format!("`{text}` is not a length of time: write it like 30s or 24h"))
+    }
+}
+
+impl FromStr for ProfileName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Profile::ALL
+            .into_iter()
+            .find(|profile| profile.name() == text);
+        found.map(Self).ok_or_else(|| {
+            let names = Profile::ALL.map(Profile::name);
+            let hint = match nearest(text, &names) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => format!("there are {}", names.join(", ")),
+            };
+            format!("there is no profile `{text}`; {hint}")
+        })
+    }
+}
+
+const PARTS: [&str; 8] = [
+    "route",
+    "caller",
+    "path:NAME",
+    "header:NAME",
+    "trusted-header:NAME",
+    "cookie:NAME",
+    "body:MEMBER",
+    "jwt:CLAIM",
+];
+
+impl FromStr for Part {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (kind, name) = text.split_once(':').unwrap_or((text, ""));
+        let header = |trusted| {
+            let name = HeaderName::from_bytes(name.as_bytes())
+                .map_err(|_| format!("`{name}` is not a header name"))?;
+            Ok(Self::Header { name, trusted })
+        };
+        match (kind, name.is_empty()) {
+            ("route", true) => Ok(Self::Route),
+            ("caller", true) => Ok(Self::Caller),
+            ("path", false) => Ok(Self::Path(name.to_owned())),
+            ("header", false) => header(false),
+            ("trusted-header", false) => header(true),
+            ("cookie", false) => Ok(Self::Cookie(name.to_owned())),
+            ("body", false) => Ok(Self::Body(name.to_owned())),
+            ("jwt", false) => Ok(Self::Jwt(name.to_owned())),
+            _ => Err(format!(
+                "`{text}` is not a part of a scope; there are {}",
+                PARTS.join(", ")
+            )),
+        }
+    }
+}
+
+impl FromStr for Match {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("`{text}` is not a match: write it like POST /orders/{{id}}");
+        let (method, path) = text.split_once(' ').ok_or_else(wrong)?;
+        let path = path.trim();
+        if !path.starts_with('/') {
+            return Err(wrong());
+        }
+        let mut matcher = matchit::Router::new();
+        matcher
+            .insert(path, ())
+            .map_err(|error| format!("the path of `{text}` is not a pattern: {error}"))?;
+        let method = match method {
+            "*" => None,
+            name if name.chars().all(|it| it.is_ascii_uppercase()) => {
+                Some(Method::from_bytes(name.as_bytes()).map_err(|_| wrong())?)
+            }
+            _ => return Err(wrong()),
+        };
+        Ok(Self {
+            method,
+            path: path.to_owned(),
+        })
+    }
+}
+
+impl fmt::Display for Match {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let method = self.method.as_ref().map_or("*", Method::as_str);
+        write!(f, "{method} {}", self.path)
+    }
+}
+
+macro_rules! written_as_text {
+    ($($name:ident: $what:literal)+) => {$(
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                let text = Cow::<str>::deserialize(from)?;
+                text.parse().map_err(serde::de::Error::custom)
+            }
+        }
+
+        impl JsonSchema for $name {
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn schema_id() -> Cow<'static, str> {
+                concat!(module_path!(), "::", stringify!($name)).into()
+            }
+
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!({ "type": "string", "format": $what })
+            }
+        }
+    )+};
+}
+
+written_as_text! {
+    Span: "duration"
+    ProfileName: "profile"
+    Part: "scope part"
+    Match: "match"
+}

@@ -1,0 +1,187 @@
+//! A running gateway: started from its settings, reloaded, drained.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use onlyonce_core::{Engine, SlotSecret, engine};
+use onlyonce_stores::OpenError;
+use thiserror::Error;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::admin::{Admin, Events};
+use crate::config::{Config, ConfigError};
+use crate::server::Server;
+use crate::site::{Current, Site};
+use crate::tls::Acceptor;
+
+const LISTEN: &str = "127.0.0.1:8080";
+const ADMIN: &str = "127.0.0.1:9090";
+const STORE: &str = "file:./onlyonce-data";
+/// Shorter tokens can be guessed.
+const ADMIN_TOKEN_BYTES_MIN: usize = 16;
+const DRAIN: Duration = Duration::from_secs(30);
+
+/// Why a gateway did not start.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The settings do not hold.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The store cannot be used.
+    #[error(transparent)]
+    Store(#[from] OpenError),
+    /// The engine cannot be opened on it.
+    #[error(transparent)]
+    Engine(#[from] engine::OpenError),
+    /// An address cannot be listened on.
+    #[error("cannot listen on {address}: {source}; choose another one with `{setting}`")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// The setting that chooses it.
+        setting: &'static str,
+        /// Why not.
+        source: io::Error,
+    },
+}
+
+/// A gateway that serves.
+pub struct Gateway {
+    address: SocketAddr,
+    admin_address: SocketAddr,
+    engine: Engine,
+    site: Current,
+    tls: Option<Acceptor>,
+    drain: Duration,
+    stop: watch::Sender<bool>,
+    server: JoinHandle<()>,
+    admin: JoinHandle<()>,
+}
+
+impl Gateway {
+    /// Opens the store, listens and serves.
+    pub async fn start(config: &Config) -> Result<Self, StartError> {
+        let token = admin_token(config)?;
+        let events = Arc::new(Events::new());
+        let engine = open_engine(config, &events).await?;
+        let site = Arc::new(ArcSwap::from_pointee(Site::new(config, &engine)?));
+        let tls = config.tls.as_ref().map(Acceptor::new).transpose()?;
+        let address = config.listen.unwrap_or_else(|| fixed(LISTEN));
+        let listener = listen(address, "listen").await?;
+        let address = listener.local_addr().unwrap_or(address);
+        let wanted = config.admin.unwrap_or_else(|| fixed(ADMIN));
+        let operators = listen(wanted, "admin").await?;
+        let admin_address = operators.local_addr().unwrap_or(wanted);
+        let router = Admin::new(engine.clone(), events, token.as_deref()).router();
+        let admin = tokio::spawn(async move {
+            if let Err(error) = axum::serve(operators, router).await {
+                tracing::error!(target: "onlyonce", %error, "the admin address is no longer served");
+            }
+        });
+        let (stop, stopped) = watch::channel(false);
+        let server = Server::new(listener, tls.clone(), config, Arc::clone(&site));
+        Ok(Self {
+            address,
+            admin_address,
+            engine,
+            site,
+            tls,
+            drain: config.drain.map_or(DRAIN, |span| span.0),
+            stop,
+            server: tokio::spawn(server.run(stopped)),
+            admin,
+        })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where operators reach it.
+    pub fn admin_address(&self) -> SocketAddr {
+        self.admin_address
+    }
+
+    /// Takes new settings, all or none. What only a start can change is refused by name.
+    pub fn reload(&self, config: &Config) -> Result<(), ConfigError> {
+        let site = Site::new(config, &self.engine)?;
+        if let (Some(acceptor), Some(tls)) = (&self.tls, &config.tls) {
+            acceptor.reload(tls)?;
+        }
+        self.site.store(Arc::new(site));
+        Ok(())
+    }
+
+    /// Stops taking connections, lets requests end, and says how many did not in time.
+    pub async fn drain(self) -> usize {
+        self.stop.send_replace(true);
+        let mut server = self.server;
+        if tokio::time::timeout(self.drain, &mut server).await.is_err() {
+            server.abort();
+        }
+        let left = self.engine.shutdown(self.drain).await;
+        self.admin.abort();
+        left
+    }
+}
+
+async fn open_engine(config: &Config, events: &Arc<Events>) -> Result<Engine, StartError> {
+    let store = onlyonce_stores::open(config.store.as_deref().unwrap_or(STORE)).await?;
+    let mut builder = Engine::builder(store).subscribe(Arc::clone(events) as _);
+    if let Some(namespace) = &config.namespace {
+        builder = builder.namespace(namespace);
+    }
+    if let Some(instance) = &config.instance {
+        builder = builder.instance(instance);
+    }
+    if let Some(secret) = secret(config)? {
+        builder = builder.secret(secret);
+    }
+    Ok(builder.open().await?)
+}
+
+fn secret(config: &Config) -> Result<Option<SlotSecret>, ConfigError> {
+    let Some(path) = &config.secret_file else {
+        return Ok(None);
+    };
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| ConfigError::new(path.display(), format!("cannot be read: {error}")))?;
+    SlotSecret::from_hex(text.trim()).map(Some).ok_or_else(|| {
+        let why = "is not 64 hex digits: make one with `openssl rand -hex 32`";
+        ConfigError::new(path.display(), why)
+    })
+}
+
+fn admin_token(config: &Config) -> Result<Option<String>, ConfigError> {
+    let Some(path) = &config.admin_token_file else {
+        return Ok(None);
+    };
+    let token = std::fs::read_to_string(path)
+        .map_err(|error| ConfigError::new(path.display(), format!("cannot be read: {error}")))?;
+    if token.trim().len() < ADMIN_TOKEN_BYTES_MIN {
+        let why = "is too short for a token: make one with `openssl rand -hex 32`";
+        return Err(ConfigError::new(path.display(), why));
+    }
+    Ok(Some(token))
+}
+
+async fn listen(address: SocketAddr, setting: &'static str) -> Result<TcpListener, StartError> {
+    TcpListener::bind(address)
+        .await
+        .map_err(|source| StartError::Listen {
+            address,
+            setting,
+            source,
+        })
+}
+
+fn fixed(address: &str) -> SocketAddr {
+    address.parse().expect("a default is an address")
+}

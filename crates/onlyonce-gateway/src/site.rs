@@ -1,0 +1,285 @@
+//! The routes of a gateway, made from its settings once: which requests are protected how, and
+//! where they go. A reload makes a new site; requests under way keep the old one.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderValue, Method, Request, Response};
+use hyper::body::Incoming;
+use onlyonce_core::policy::{Duplicate, KeyNeed, StoreDown};
+use onlyonce_core::{Engine, OnLapse, Policy, Profile, Release};
+use onlyonce_tower::scope::JwtVerifier;
+use onlyonce_tower::{IdempotencyLayer, Idempotent, RequestBody, ScopePart};
+use tower_layer::Layer;
+use tower_service::Service;
+
+use crate::body::{self, GatewayBody};
+use crate::config::{Config, ConfigError, Down, Lapse, Match, Need, Part, Rules, Span};
+use crate::upstream::{Upstream, UpstreamError};
+
+const CONNECT_MAX: Duration = Duration::from_secs(5);
+const IDLE_MAX: Duration = Duration::from_secs(75);
+
+type Classify = fn(&UpstreamError) -> Release;
+
+/// Everything a request can meet.
+pub(crate) struct Site {
+    routes: Vec<Route>,
+    /// For what no route matches; without an upstream of its own, such a request is not found.
+    rest: Option<Handling>,
+}
+
+struct Route {
+    method: Option<Method>,
+    matcher: matchit::Router<()>,
+    handling: Handling,
+}
+
+#[derive(Clone)]
+enum Handling {
+    Pass(Upstream),
+    Once(Idempotent<Upstream, Classify>),
+}
+
+impl Site {
+    /// The site that `config` describes, on `engine`.
+    pub(crate) fn new(config: &Config, engine: &Engine) -> Result<Self, ConfigError> {
+        let mut upstreams = Upstreams::new(config);
+        let verifier = crate::identity::verifier(config)?;
+        let mut routes = Vec::with_capacity(config.route.len());
+        for route in &config.route {
+            let address = route.upstream.as_ref().or(config.upstream.as_ref());
+            let Some(address) = address else { continue };
+            let upstream = upstreams.at(address)?;
+            let handling = if route.pass {
+                Handling::Pass(upstream)
+            } else {
+                let terms = Terms {
+                    profile: route.profile.or(config.profile).map(|name| name.0),
+                    scope: route.scope.as_ref().or(config.scope.as_ref()),
+                    ttl: route.ttl.or(config.ttl),
+                    rules: [&config.rules, &route.rules],
+                    matches: Some(&route.matches),
+                };
+                Handling::Once(terms.layer(engine, verifier.as_ref())?.layer(upstream))
+            };
+            routes.push(Route {
+                method: route.matches.method.clone(),
+                matcher: matcher(&route.matches)?,
+                handling,
+            });
+        }
+        let rest = match &config.upstream {
+            Some(address) => {
+                let terms = Terms {
+                    profile: config.profile.map(|name| name.0),
+                    scope: config.scope.as_ref(),
+                    ttl: config.ttl,
+                    rules: [&config.rules, &config.rules],
+                    matches: None,
+                };
+                let layer = terms.layer(engine, verifier.as_ref())?;
+                Some(Handling::Once(layer.layer(upstreams.at(address)?)))
+            }
+            None => None,
+        };
+        Ok(Self { routes, rest })
+    }
+
+    /// Answers one request.
+    pub(crate) async fn answer(&self, request: Request<Incoming>) -> Response<GatewayBody> {
+        match self.handling(&request) {
+            Some(Handling::Once(mut service)) => match service.call(request).await {
+                Ok(response) => response.map(body::answered),
+                Err(error) => body::upstream_failed(&error),
+            },
+            Some(Handling::Pass(mut upstream)) => {
+                match upstream.call(request.map(RequestBody::from)).await {
+                    Ok(response) => response.map(body::passed),
+                    Err(error) => body::upstream_failed(&error),
+                }
+            }
+            None => body::not_found(),
+        }
+    }
+
+    /// Sends a request on that asks to change to `protocol`; nothing if it has nowhere to go.
+    pub(crate) async fn pass(
+        &self,
+        request: Request<Incoming>,
+        protocol: Option<HeaderValue>,
+    ) -> Option<Result<Response<Incoming>, UpstreamError>> {
+        let upstream = match self.handling(&request)? {
+            Handling::Pass(upstream) => upstream,
+            Handling::Once(service) => service.into_inner(),
+        };
+        Some(
+            upstream
+                .send(request.map(RequestBody::from), protocol)
+                .await,
+        )
+    }
+
+    fn handling(&self, request: &Request<Incoming>) -> Option<Handling> {
+        self.routes
+            .iter()
+            .find(|route| route.admits(request.method(), request.uri().path()))
+            .map(|route| &route.handling)
+            .or(self.rest.as_ref())
+            .cloned()
+    }
+}
+
+impl Route {
+    fn admits(&self, method: &Method, path: &str) -> bool {
+        self.method.as_ref().is_none_or(|own| own == method) && self.matcher.at(path).is_ok()
+    }
+}
+
+fn matcher(matches: &Match) -> Result<matchit::Router<()>, ConfigError> {
+    let mut matcher = matchit::Router::new();
+    matcher
+        .insert(matches.path.as_str(), ())
+        .map_err(|error| ConfigError::new(format!("route {matches}"), error.to_string()))?;
+    Ok(matcher)
+}
+
+/// The upstreams by address, so that routes share connections.
+struct Upstreams {
+    known: BTreeMap<String, Upstream>,
+    connect_max: Duration,
+    idle_max: Duration,
+}
+
+impl Upstreams {
+    fn new(config: &Config) -> Self {
+        let or = |span: Option<Span>, usual| span.map_or(usual, |span| span.0);
+        Self {
+            known: BTreeMap::new(),
+            connect_max: or(config.timeouts.connect, CONNECT_MAX),
+            idle_max: or(config.timeouts.idle, IDLE_MAX),
+        }
+    }
+
+    fn at(&mut self, address: &str) -> Result<Upstream, ConfigError> {
+        if let Some(upstream) = self.known.get(address) {
+            return Ok(upstream.clone());
+        }
+        let uri =
+            crate::config::is_upstream(address).map_err(|why| ConfigError::new("upstream", why))?;
+        let upstream = Upstream::new(&uri, self.connect_max, self.idle_max);
+        self.known.insert(address.to_owned(), upstream.clone());
+        Ok(upstream)
+    }
+}
+
+/// What a route is told, before it is a policy.
+struct Terms<'a> {
+    profile: Option<Profile>,
+    scope: Option<&'a Vec<Part>>,
+    ttl: Option<Span>,
+    /// General rules, then the route's own.
+    rules: [&'a Rules; 2],
+    matches: Option<&'a Match>,
+}
+
+impl Terms<'_> {
+    fn layer(
+        &self,
+        engine: &Engine,
+        verifier: Option<&JwtVerifier>,
+    ) -> Result<IdempotencyLayer<Classify>, ConfigError> {
+        let classify: Classify = |error| error.release;
+        let mut layer = IdempotencyLayer::new(engine.clone())
+            .policy(self.policy())
+            .classify_errors(classify);
+        if let Some(scope) = self.scope {
+            layer = layer.scope(scope.iter().filter_map(|part| scope_part(part, verifier)));
+        }
+        if let Some(matches) = self.matches {
+            layer = layer
+                .route(&matches.path)
+                .map_err(|error| ConfigError::new(format!("route {matches}"), error.to_string()))?;
+        }
+        Ok(layer)
+    }
+
+    fn policy(&self) -> Policy {
+        let mut policy = self.profile.unwrap_or(Profile::Standard).policy();
+        if let Some(ttl) = self.ttl {
+            policy.keep_for = ttl.0;
+        }
+        for rules in self.rules {
+            apply(rules, &mut policy);
+        }
+        policy
+    }
+}
+
+/// Puts what `rules` says differently into `policy`.
+fn apply(rules: &Rules, policy: &mut Policy) {
+    fn put<T>(place: &mut T, value: Option<T>) {
+        if let Some(value) = value {
+            *place = value;
+        }
+    }
+    put(&mut policy.lease_for, rules.lease.map(|span| span.0));
+    put(
+        &mut policy.execution_max,
+        rules.execution_max.map(|span| span.0),
+    );
+    put(&mut policy.waiters_max, rules.waiters_max);
+    put(&mut policy.local_waiters_max, rules.local_waiters_max);
+    put(
+        &mut policy.limits.request_bytes_max,
+        rules.request_bytes_max,
+    );
+    put(
+        &mut policy.limits.response_bytes_max,
+        rules.response_bytes_max,
+    );
+    let duplicate = rules.wait.map(|span| {
+        if span.0.is_zero() {
+            Duplicate::Refuse
+        } else {
+            Duplicate::Wait(span.0)
+        }
+    });
+    put(&mut policy.duplicate, duplicate);
+    let on_lapse = rules.on_lapse.map(|lapse| match lapse {
+        Lapse::Rerun => OnLapse::Rerun,
+        Lapse::Hold => OnLapse::Hold,
+    });
+    put(&mut policy.on_lapse, on_lapse);
+    let store_down = rules.store_down.map(|down| match down {
+        Down::Closed => StoreDown::Closed,
+        Down::Open => StoreDown::Open,
+    });
+    put(&mut policy.store_down, store_down);
+    if let Some(need) = rules.key {
+        let need = match need {
+            Need::Optional => KeyNeed::Optional,
+            Need::Required => KeyNeed::Required,
+        };
+        policy.http.methods = policy.http.methods.clone().all_need(need);
+    }
+}
+
+fn scope_part(part: &Part, verifier: Option<&JwtVerifier>) -> Option<ScopePart> {
+    Some(match part {
+        Part::Route => ScopePart::Route,
+        Part::Caller => ScopePart::Caller,
+        Part::Path(name) => ScopePart::Path(name.clone()),
+        Part::Header { name, trusted } => ScopePart::Header {
+            name: name.clone(),
+            trusted: *trusted,
+        },
+        Part::Cookie(name) => ScopePart::Cookie(name.clone()),
+        Part::Body(member) => ScopePart::Body(member.clone()),
+        Part::Jwt(claim) => ScopePart::Jwt(verifier?.clone().claim(claim)),
+    })
+}
+
+/// The site in force; a reload replaces it.
+pub(crate) type Current = Arc<arc_swap::ArcSwap<Site>>;

@@ -1,0 +1,59 @@
+//! TLS towards clients, from files that are read again on a reload.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use crate::config::{ConfigError, Tls};
+
+/// Accepts with the newest certificate.
+#[derive(Clone)]
+pub(crate) struct Acceptor {
+    current: Arc<ArcSwap<ServerConfig>>,
+}
+
+impl Acceptor {
+    pub(crate) fn new(tls: &Tls) -> Result<Self, ConfigError> {
+        Ok(Self {
+            current: Arc::new(ArcSwap::from_pointee(read(tls)?)),
+        })
+    }
+
+    /// Reads the files again; what is in force stays if they cannot be used.
+    pub(crate) fn reload(&self, tls: &Tls) -> Result<(), ConfigError> {
+        self.current.store(Arc::new(read(tls)?));
+        Ok(())
+    }
+
+    pub(crate) async fn accept(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+        TlsAcceptor::from(self.current.load_full())
+            .accept(stream)
+            .await
+    }
+}
+
+fn read(tls: &Tls) -> Result<ServerConfig, ConfigError> {
+    let unreadable = |path: &Path, what: &str, why: &dyn std::fmt::Display| {
+        ConfigError::new(path.display(), format!("is not {what} as PEM: {why}"))
+    };
+    let certs = CertificateDer::pem_file_iter(&tls.cert)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(|error| unreadable(&tls.cert, "a certificate chain", &error))?;
+    let key = PrivateKeyDer::from_pem_file(&tls.key)
+        .map_err(|error| unreadable(&tls.key, "a private key", &error))?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .and_then(|builder| builder.with_no_client_auth().with_single_cert(certs, key))
+        .map_err(|error| unreadable(&tls.cert, "a certificate for its key", &error))?;
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(config)
+}

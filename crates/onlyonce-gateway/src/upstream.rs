@@ -1,0 +1,161 @@
+//! The service behind the gateway, as a tower service: pooled connections, and errors that say
+//! whether the request can have reached it.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http::header::{CONNECTION, UPGRADE};
+use http::uri::{Authority, PathAndQuery, Scheme};
+use http::{HeaderValue, Request, Response, Uri};
+use hyper::body::Incoming;
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::{self, Client, connect::HttpConnector};
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use onlyonce_core::Release;
+use onlyonce_tower::RequestBody;
+use thiserror::Error;
+use tower_service::Service;
+
+use crate::forward::{self, Peer};
+
+/// What an upstream is sent.
+pub(crate) type UpstreamBody = RequestBody<Incoming>;
+
+/// Connections kept open to one upstream while nothing needs them.
+const IDLE_CONNECTIONS_MAX: usize = 1024;
+
+/// One upstream server.
+#[derive(Clone)]
+pub(crate) struct Upstream {
+    client: Client<HttpsConnector<HttpConnector>, UpstreamBody>,
+    scheme: Scheme,
+    authority: Authority,
+    /// What comes before every path; empty or without a slash at its end.
+    base: String,
+}
+
+/// An upstream that did not answer.
+#[derive(Debug, Error)]
+#[error("the upstream {}", match self.release { Release::NotRun => "could not be reached", Release::Unknown => "was lost before it answered" })]
+pub(crate) struct UpstreamError {
+    pub(crate) release: Release,
+    #[source]
+    source: legacy::Error,
+}
+
+impl Upstream {
+    /// The server at `uri`, which was checked before.
+    pub(crate) fn new(uri: &Uri, connect_max: Duration, idle_max: Duration) -> Self {
+        let mut http = HttpConnector::new();
+        http.set_nodelay(true);
+        http.enforce_http(false);
+        http.set_connect_timeout(Some(connect_max));
+        let https = HttpsConnectorBuilder::new()
+            .with_webpki_roots()
+            .https_or_http()
+            .enable_http1()
+            .enable_http2()
+            .wrap_connector(http);
+        let is_h2c = uri.scheme_str() == Some("h2c");
+        let client = Client::builder(TokioExecutor::new())
+            .pool_idle_timeout(idle_max)
+            .pool_max_idle_per_host(IDLE_CONNECTIONS_MAX)
+            .pool_timer(TokioTimer::new())
+            .timer(TokioTimer::new())
+            .set_host(false)
+            .http2_only(is_h2c)
+            .build(https);
+        let scheme = match uri.scheme() {
+            Some(scheme) if !is_h2c => scheme.clone(),
+            Some(_) | None => Scheme::HTTP,
+        };
+        Self {
+            client,
+            scheme,
+            authority: uri
+                .authority()
+                .cloned()
+                .unwrap_or_else(|| Authority::from_static("localhost")),
+            base: uri.path().trim_end_matches('/').to_owned(),
+        }
+    }
+
+    /// Sends a request on, asking to change to `protocol` if there is one. The response is as it
+    /// came.
+    pub(crate) fn send(
+        &self,
+        request: Request<UpstreamBody>,
+        protocol: Option<HeaderValue>,
+    ) -> impl Future<Output = Result<Response<Incoming>, UpstreamError>> + Send + use<> {
+        let (mut parts, body) = request.into_parts();
+        if let Some(peer) = parts.extensions.get::<Peer>().copied() {
+            forward::to_upstream(&mut parts, peer);
+        }
+        if let Some(protocol) = protocol {
+            parts
+                .headers
+                .insert(CONNECTION, HeaderValue::from_static("upgrade"));
+            parts.headers.insert(UPGRADE, protocol);
+        }
+        parts.uri = self.target(&parts.uri);
+        parts.version = http::Version::HTTP_11;
+        // What the layers told each other is not for the wire.
+        parts.extensions.clear();
+        let sent = self.client.request(Request::from_parts(parts, body));
+        async move { sent.await.map_err(UpstreamError::from) }
+    }
+
+    fn target(&self, uri: &Uri) -> Uri {
+        let path = uri.path_and_query().map_or("/", PathAndQuery::as_str);
+        let path = if self.base.is_empty() {
+            uri.path_and_query().cloned()
+        } else {
+            format!("{}{path}", self.base).parse().ok()
+        };
+        let mut parts = http::uri::Parts::default();
+        parts.scheme = Some(self.scheme.clone());
+        parts.authority = Some(self.authority.clone());
+        parts.path_and_query = Some(path.unwrap_or_else(|| PathAndQuery::from_static("/")));
+        Uri::from_parts(parts).unwrap_or_default()
+    }
+}
+
+impl Service<Request<UpstreamBody>> for Upstream {
+    type Response = Response<Incoming>;
+    type Error = UpstreamError;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
+
+    fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<UpstreamBody>) -> Self::Future {
+        let sent = self.send(request, None);
+        Box::pin(async move {
+            let (mut parts, body) = sent.await?.into_parts();
+            forward::to_client(&mut parts);
+            Ok(Response::from_parts(parts, body))
+        })
+    }
+}
+
+impl From<legacy::Error> for UpstreamError {
+    /// Only a connection that was never made says that nothing ran.
+    fn from(source: legacy::Error) -> Self {
+        let release = if source.is_connect() {
+            Release::NotRun
+        } else {
+            Release::Unknown
+        };
+        Self { release, source }
+    }
+}
+
+impl fmt::Debug for Upstream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Upstream({}://{})", self.scheme, self.authority)
+    }
+}

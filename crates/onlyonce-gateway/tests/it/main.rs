@@ -1,0 +1,8 @@
+//! The gateway in front of real services.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod admin;
+mod once;
+mod passing;
+mod support;

@@ -1,0 +1,155 @@
+//! A service that counts what it does, a gateway in front of it, and a client.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::ws::{Message, WebSocketUpgrade};
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{any, get, post};
+use onlyonce_gateway::{Config, Gateway, config};
+use tokio::net::TcpListener;
+use tokio::sync::Notify;
+
+/// What the service has done.
+#[derive(Default)]
+pub(crate) struct Work {
+    runs: AtomicUsize,
+    pub(crate) gate: Notify,
+}
+
+impl Work {
+    pub(crate) fn runs(&self) -> usize {
+        self.runs.load(Ordering::SeqCst)
+    }
+
+    /// Counts a run, and says its number.
+    fn run(&self) -> usize {
+        self.runs.fetch_add(1, Ordering::SeqCst) + 1
+    }
+}
+
+/// A service on a free port.
+pub(crate) struct Service {
+    pub(crate) address: SocketAddr,
+    pub(crate) work: Arc<Work>,
+}
+
+impl Service {
+    pub(crate) async fn start() -> Self {
+        let work = Arc::<Work>::default();
+        let app = Router::new()
+            .route("/orders", post(order))
+            .route("/slow", post(slow))
+            .route("/told", any(told))
+            .route("/echo", any(async |body: Bytes| body))
+            .route("/socket", get(socket))
+            .with_state(Arc::clone(&work));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move { axum::serve(listener, app).await });
+        Self { address, work }
+    }
+}
+
+async fn order(State(work): State<Arc<Work>>) -> Response {
+    let number = work.run();
+    let headers = [("set-cookie", "session=secret"), ("x-order", "made")];
+    (
+        http::StatusCode::CREATED,
+        headers,
+        format!("order {number}"),
+    )
+        .into_response()
+}
+
+/// Ends when the test says so.
+async fn slow(State(work): State<Arc<Work>>) -> String {
+    let number = work.run();
+    work.gate.notified().await;
+    format!("slow {number}")
+}
+
+/// What arrived, line by line.
+async fn told(request: Request) -> String {
+    let mut lines = vec![format!("{} {}", request.method(), request.uri())];
+    for (name, value) in request.headers() {
+        lines.push(format!("{name}: {}", value.to_str().unwrap_or("?")));
+    }
+    lines.join("\n")
+}
+
+async fn socket(upgrade: WebSocketUpgrade) -> Response {
+    upgrade.on_upgrade(async |mut socket| {
+        while let Some(Ok(Message::Text(text))) = socket.recv().await {
+            let echo = Message::Text(format!("echo {text}").into());
+            if socket.send(echo).await.is_err() {
+                break;
+            }
+        }
+    })
+}
+
+/// A gateway in front of `service`, with more settings as TOML.
+pub(crate) async fn gateway(service: SocketAddr, more: &str) -> Gateway {
+    let settings = settings(service, more);
+    Gateway::start(&settings).await.unwrap()
+}
+
+pub(crate) fn settings(service: SocketAddr, more: &str) -> Config {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let text = format!(
+        "listen = \"127.0.0.1:0\"\nadmin = \"127.0.0.1:0\"\nupstream = \"http://{service}\"\n\
+         store = \"memory:\"\n{more}"
+    );
+    std::fs::write(file.path(), text).unwrap();
+    config::load(Some(file.path()), [], &[]).unwrap()
+}
+
+/// A client that reuses nothing it should not.
+pub(crate) fn client() -> reqwest::Client {
+    reqwest::Client::builder()
+        .timeout(Duration::from_secs(30))
+        .build()
+        .unwrap()
+}
+
+pub(crate) async fn order_with(
+    gateway: &Gateway,
+    key: &str,
+    body: &'static str,
+) -> reqwest::Response {
+    client()
+        .post(format!("http://{}/orders", gateway.address()))
+        .header("idempotency-key", key)
+        .body(body)
+        .send()
+        .await
+        .unwrap()
+}
+
+/// Bytes that come one after the other, when the test sends them.
+pub(crate) fn stream() -> (tokio::sync::mpsc::UnboundedSender<Bytes>, Body) {
+    let (send, mut receive) = tokio::sync::mpsc::unbounded_channel();
+    let stream = futures_util::stream::poll_fn(move |cx| {
+        receive
+            .poll_recv(cx)
+            .map(|bytes| bytes.map(Ok::<Bytes, std::io::Error>))
+    });
+    (send, Body::from_stream(stream))
+}
+
+/// Returns when `holds`.
+pub(crate) async fn eventually(holds: impl Fn() -> bool) {
+    for _ in 0..1000 {
+        if holds() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("it did not come to hold");
+}
