@@ -2,10 +2,10 @@
 //! requests. Nobody waits for more to come: a lone request goes at once, and what arrives while a
 //! worker is busy goes together next.
 
-#[cfg(feature = "sql")]
+#[cfg(any(feature = "redis", feature = "sql"))]
 use std::{future::Future, sync::Arc};
 
-#[cfg(feature = "sql")]
+#[cfg(any(feature = "redis", feature = "sql"))]
 use tokio::sync::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
@@ -48,7 +48,7 @@ impl<Q: Send + 'static, A: Send + 'static> Gatherer<Q, A> {
 
     /// A gatherer with `workers` tasks, each of which hands batches of at most `batch_max` to
     /// `work`. They end when the gatherer is dropped and its queue is empty.
-    #[cfg(feature = "sql")]
+    #[cfg(any(feature = "redis", feature = "sql"))]
     pub(crate) fn spawn<W, F>(workers: usize, batch_max: usize, work: W) -> Self
     where
         W: Fn(Vec<Asked<Q, A>>) -> F + Send + Sync + 'static,
