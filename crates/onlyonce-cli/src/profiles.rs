@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use onlyonce_core::policy::{Duplicate, KeyNeed, Methods, ReplayStatus};
-use onlyonce_core::{Policy, Profile, Reason};
+use onlyonce_core::{Policy, Profile, Reason, profile};
 use serde_json::{Value, json};
 
 use crate::said::give;
@@ -20,7 +20,7 @@ pub struct Args {
 /// Prints them; gives the exit code.
 pub fn run(args: &Args) -> ExitCode {
     if args.json {
-        let all: Vec<Value> = Profile::ALL.into_iter().map(describe).collect();
+        let all: Vec<Value> = profile::all().into_iter().map(describe).collect();
         give(format_args!("{}", Value::from(all)));
         return ExitCode::SUCCESS;
     }
@@ -33,7 +33,7 @@ pub fn run(args: &Args) -> ExitCode {
         "REPLAY",
         "KEPT",
     ]);
-    for profile in Profile::ALL {
+    for profile in profile::all() {
         let told = describe(profile);
         let text = |name: &str| {
             let value = &told[name];

@@ -52,6 +52,11 @@ pub enum Profile {
     Stripe,
 }
 
+/// All profiles, to list them.
+pub fn all() -> [Profile; 8] {
+    Profile::ALL
+}
+
 impl Profile {
     /// All of them.
     pub const ALL: [Self; 8] = [

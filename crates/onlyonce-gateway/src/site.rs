@@ -206,7 +206,9 @@ impl Terms<'_> {
     }
 
     fn policy(&self) -> Policy {
-        let mut policy = self.profile.unwrap_or(Profile::Standard).policy();
+        let mut policy = self
+            .profile
+            .map_or_else(Policy::default, |profile| profile.policy());
         if let Some(ttl) = self.ttl {
             policy.keep_for = ttl.0;
         }

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use http::{HeaderName, Method};
-use onlyonce_core::Profile;
+use onlyonce_core::{Profile, profile};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 
@@ -67,11 +67,10 @@ impl FromStr for ProfileName {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let found = Profile::ALL
-            .into_iter()
-            .find(|profile| profile.name() == text);
+        let mut all = profile::all().into_iter();
+        let found = all.find(|profile| profile.name() == text);
         found.map(Self).ok_or_else(|| {
-            let names = Profile::ALL.map(Profile::name);
+            let names = profile::all().map(|profile| profile.name());
             let hint = match nearest(text, &names) {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => format!("there are {}", names.join(", ")),
