@@ -8,7 +8,7 @@ use onlyonce_core::policy::{Duplicate, StoreDown, StoredRule};
 use onlyonce_core::{OnLapse, Policy, SlotSecret};
 use serde::{Deserialize, Serialize};
 
-use super::clock::Micros;
+use super::clock::{Micros, micros};
 use super::log::Terms;
 use crate::sim::dice::Dice;
 
@@ -18,6 +18,9 @@ const KEEP_LONG: u64 = 3_600_000;
 pub(crate) const PAYLOADS: u8 = 2;
 /// Keys that came up lately, and are called most.
 const HOT_KEYS: u64 = 8;
+/// How long a worker waits for a store that is away when the last call is due: the last fault may
+/// only just be over.
+const OPEN_GRACE: Micros = micros(10_000);
 /// Tells the dice of a key's nature from those of a worker.
 const NATURE: u64 = 0x6b65_7921;
 
@@ -94,6 +97,11 @@ impl Plan {
     pub(crate) fn dice(&self) -> Dice {
         let place = u64::from(self.node) << 16 | u64::from(self.life);
         Dice::new(self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ place)
+    }
+
+    /// Until when a store that cannot be opened may come back.
+    pub(crate) fn open_until(&self) -> Micros {
+        self.until + OPEN_GRACE
     }
 
     pub(crate) fn lease_max(&self) -> u64 {

@@ -166,7 +166,9 @@ where
         let store = loop {
             match open(&url).await {
                 Ok(store) => break store,
-                Err(error) if now() > plan.until => return Err(WorkerError::Open(error.into())),
+                Err(error) if now() > plan.open_until() => {
+                    return Err(WorkerError::Open(error.into()));
+                }
                 Err(_) => tokio::time::sleep(OPEN_AGAIN).await,
             }
         };

@@ -68,7 +68,7 @@ pub(crate) async fn work_behind(
     log.end()
 }
 
-/// Opens the engine; a store that is away may come back until the run is over.
+/// Opens the engine; a store that is away may come back.
 async fn open(store: Arc<dyn Store>, plan: &Plan) -> io::Result<Engine> {
     loop {
         let opened = Engine::builder(Arc::clone(&store))
@@ -78,7 +78,7 @@ async fn open(store: Arc<dyn Store>, plan: &Plan) -> io::Result<Engine> {
             .await;
         match opened {
             Ok(engine) => return Ok(engine),
-            Err(error) if now() > plan.until => return Err(io::Error::other(error)),
+            Err(error) if now() > plan.open_until() => return Err(io::Error::other(error)),
             Err(_) => tokio::time::sleep(OPEN_AGAIN).await,
         }
     }

@@ -66,13 +66,17 @@ impl Crew {
         Ok(())
     }
 
-    /// No worker ends by itself before the run is over.
+    /// No worker fails by itself. One that has made its last call may end a little early.
     pub(super) fn all_well(&mut self) -> Result<(), RunError> {
         for index in 0..self.nodes.len() {
-            if let State::Running(child) = &mut self.nodes[index].state
-                && let Some(status) = child.try_wait()?
-            {
-                return Err(self.failed(index, &status.to_string()));
+            let node = &mut self.nodes[index];
+            let State::Running(child) = &mut node.state else {
+                continue;
+            };
+            match child.try_wait()? {
+                Some(status) if status.success() => node.end(State::Ended),
+                Some(status) => return Err(self.failed(index, &status.to_string())),
+                None => {}
             }
         }
         Ok(())
