@@ -4,12 +4,16 @@
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use onlyonce_core::{StoreError, StoreErrorKind, Timestamp};
 
 use super::{NAME, disk, frame};
 use crate::open::OpenError;
 
+/// How often a lock that somebody holds is tried again, and when.
+const LOCK_TRIES: u32 = 50;
+const LOCK_PAUSE: Duration = Duration::from_millis(20);
 const MARKER: &str = "onlyonce";
 const MARKER_TEXT: &str = "onlyonce file store, format ";
 const OWNER: &str = "owner";
@@ -125,12 +129,24 @@ fn names(path: &Path) -> io::Result<Vec<String>> {
         .collect()
 }
 
+/// Locks the file. A child that this process is just starting holds its locks for a moment more,
+/// until it becomes another program.
+fn lock_soon(owner: &File) -> Result<(), TryLockError> {
+    for _ in 0..LOCK_TRIES {
+        match owner.try_lock() {
+            Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_PAUSE),
+            done @ (Ok(()) | Err(TryLockError::Error(_))) => return done,
+        }
+    }
+    owner.try_lock()
+}
+
 /// Locks the folder for this process, and says so in it.
 fn own(path: &Path, since: Timestamp) -> Result<File, OpenError> {
     let mut owner = private(OpenOptions::new().read(true).write(true).create(true))
         .open(path.join(OWNER))
         .map_err(|error| unusable(path, "cannot be written", error))?;
-    match owner.try_lock() {
+    match lock_soon(&owner) {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
             let mut whose = String::new();
