@@ -128,6 +128,9 @@ pub enum Renewed {
     Kept,
     /// It is no longer ours.
     Lost,
+    /// Nothing was changed: somebody's transaction has the record. As long as it has, nobody takes
+    /// the claim over; ask again soon.
+    Busy,
 }
 
 /// The store's answer to a completion.

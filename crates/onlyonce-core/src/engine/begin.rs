@@ -242,6 +242,12 @@ impl Engine {
     }
 }
 
+/// A lease that cannot be freshened now, because somebody's transaction has its record.
+fn busy() -> StoreError {
+    StoreError::new("engine", StoreErrorKind::Unavailable)
+        .caused_by("a transaction holds the record")
+}
+
 /// What a server that goes away tells its callers: another one can take them at once.
 pub(super) const RETRY_NOW: Duration = Duration::from_secs(1);
 
@@ -329,6 +335,7 @@ impl<'a> ClaimAttempt<'a> {
             match renewed {
                 Ok(Renewed::Kept) => {}
                 Ok(Renewed::Lost) => return Ok(false),
+                Ok(Renewed::Busy) => return Err(busy()),
                 Err(error) => {
                     self.engine.store_failed(self.call, Verb::Renew, &error);
                     return Err(error);

@@ -133,12 +133,12 @@ impl Engine {
                 flight.lose();
                 Event::LeaseLost
             }
+            Ok(Renewed::Busy) => {
+                self.renew_soon(&flight, &lease);
+                return;
+            }
             Err(error) => {
-                let soon = self.now() + lease.lease_for / 10;
-                if let Some(renewal) = lock(&flight.renewal).as_mut() {
-                    renewal.due = renewal.due.min(soon);
-                }
-                self.inner.renewals.schedule(soon);
+                self.renew_soon(&flight, &lease);
                 Event::StoreFailed {
                     verb: Verb::Renew,
                     kind: error.kind,
@@ -146,5 +146,14 @@ impl Engine {
             }
         };
         self.emit_about(&lease.slot, &flight.meta, &event);
+    }
+
+    /// Tries again what did not prolong the lease, well before its end.
+    fn renew_soon(&self, flight: &Flight, lease: &Lease) {
+        let soon = self.now() + lease.lease_for / 10;
+        if let Some(renewal) = lock(&flight.renewal).as_mut() {
+            renewal.due = renewal.due.min(soon);
+        }
+        self.inner.renewals.schedule(soon);
     }
 }

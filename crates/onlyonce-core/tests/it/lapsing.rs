@@ -209,6 +209,45 @@ async fn a_lost_lease_is_noticed_while_the_handler_runs() {
     assert_eq!(node.heard.count(|it| matches!(it, Event::LeaseLost)), 1);
 }
 
+/// Four times in a row its record is in a transaction's hands: at the usual pace of renewals that
+/// would last beyond the lease.
+#[tokio::test(start_paused = true)]
+async fn a_renewal_that_changed_nothing_is_tried_again_soon() {
+    let (store, first) = bed().await;
+    let second = node(&store).await;
+    store.busy.store(4, Ordering::SeqCst);
+    let slow = Work::new().taking(Duration::from_secs(5));
+    let holder = first.start("key", &policy(), &slow);
+    slow.started().await;
+
+    let waiter = second.once("key", &policy(), &slow).await;
+
+    assert_eq!(replayed(&waiter), "run 1");
+    assert_eq!(ran(&holder.await.unwrap()), "run 1");
+    assert_eq!(slow.starts(), 1);
+    let trouble = |it: &Event| matches!(it, Event::LeaseLost | Event::StoreFailed { .. });
+    assert_eq!(first.heard.count(trouble), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_starts_on_a_late_lease_that_cannot_be_renewed() {
+    let (store, node) = bed().await;
+    store
+        .claims
+        .fail_next([Fault::SlowAfter(Duration::from_millis(2500))]);
+    store.busy.store(1, Ordering::SeqCst);
+    let work = Work::new();
+
+    let answer = node.once("key", &policy(), &work).await;
+
+    assert_eq!(ran(&answer), "run 1");
+    assert_eq!(
+        store.claims.count(),
+        2,
+        "asked again, as after a lost reply"
+    );
+}
+
 /// PROTOCOL 8: a grant that took long to arrive is renewed before the handler starts.
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_arrives_late_is_renewed_before_the_handler_starts() {

@@ -35,6 +35,8 @@ pub(crate) struct Probe {
     pub(crate) inner: MemoryStore,
     pub(crate) down: AtomicBool,
     pub(crate) settled_hangs: AtomicBool,
+    /// How many of the next renewals find the record in a transaction's hands.
+    pub(crate) busy: AtomicUsize,
     pub(crate) claims: Verb,
     pub(crate) renewals: Verb,
     pub(crate) completions: Verb,
@@ -91,7 +93,15 @@ impl Store for Probe {
     }
 
     async fn renew(&self, lease: &Lease, lease_for: Duration) -> Result<Renewed, StoreError> {
-        let act = self.inner.renew(lease, lease_for);
+        let act = async {
+            let busy = self
+                .busy
+                .try_update(Ordering::SeqCst, Ordering::SeqCst, |it| it.checked_sub(1));
+            match busy {
+                Ok(_) => Ok(Renewed::Busy),
+                Err(_) => self.inner.renew(lease, lease_for).await,
+            }
+        };
         self.renewals.run(&self.down, act).await
     }
 

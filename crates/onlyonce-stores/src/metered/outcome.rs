@@ -18,6 +18,8 @@ pub enum Outcome {
     Kept,
     /// A lease is no longer ours.
     Lost,
+    /// A renewal found the record in a transaction's hands.
+    Busy,
     /// An answer was stored.
     Stored,
     /// Something was there: what was asked for, or what was in the way.
@@ -42,12 +44,13 @@ pub enum Outcome {
 
 impl Outcome {
     /// Every outcome, in the order of their numbers.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Granted,
         Self::Taken,
         Self::Dead,
         Self::Kept,
         Self::Lost,
+        Self::Busy,
         Self::Stored,
         Self::Found,
         Self::Absent,
@@ -68,6 +71,7 @@ impl Outcome {
             Self::Dead => "dead",
             Self::Kept => "kept",
             Self::Lost => "lost",
+            Self::Busy => "busy",
             Self::Stored => "stored",
             Self::Found => "found",
             Self::Absent => "absent",
@@ -90,6 +94,7 @@ impl Outcome {
             | Self::Dead
             | Self::Kept
             | Self::Lost
+            | Self::Busy
             | Self::Stored
             | Self::Found
             | Self::Absent
@@ -132,6 +137,7 @@ impl Tells for Renewed {
         match self {
             Self::Kept => Outcome::Kept,
             Self::Lost => Outcome::Lost,
+            Self::Busy => Outcome::Busy,
         }
     }
 }

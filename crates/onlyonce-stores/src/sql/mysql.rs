@@ -130,14 +130,12 @@ impl MySqlStore {
                     return Ok(Claimed::Taken(record));
                 }
                 Stepped::Took(claimed) => return Ok(claimed),
-                Stepped::Locked(held, now) => {
-                    if let Some((attempt, _)) = verbs::holds(&held, claim, now) {
-                        return Ok(verbs::granted(claim, attempt));
-                    }
-                    if let Some(record) = held.entry.get(now) {
-                        return Ok(Claimed::Taken(alive(record)));
-                    }
-                }
+                Stepped::Locked(held, now) => match held.entry.get(now) {
+                    // Ours already, but with less than the lease that a grant promises.
+                    Some(record) if record.token == claim.token => break,
+                    Some(record) => return Ok(Claimed::Taken(alive(record))),
+                    None => {}
+                },
             }
         }
         Err(trouble::Trouble::locked().to_error())
@@ -160,9 +158,8 @@ impl Store for MySqlStore {
         });
         match step.await? {
             Stepped::Took(renewed) => Ok(renewed),
-            // A row that its holder works on needs no renewal. It was ours before it was locked,
-            // or there would have been nothing to write.
-            Stepped::Locked(..) => Ok(Renewed::Kept),
+            // It was ours before it was locked, or there would have been nothing to write.
+            Stepped::Locked(..) => Ok(Renewed::Busy),
         }
     }
 

@@ -132,6 +132,17 @@ async fn postgres_breaks_no_rule_behind_a_bad_network() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn postgres_that_is_killed_breaks_no_rule() {
+    let server = Arc::new(Postgres::start(PostgresOptions::default()).unwrap());
+    let mut run = run(server.url());
+    run.store_fault = Some(faults::crashes(Arc::clone(&server), 50..=800));
+
+    let report = clean(run).await;
+
+    assert!(report.faults["store"] > 0, "{report}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn mariadb_breaks_no_rule_behind_a_bad_network() {
     let server = MariaDb::start(MariaDbOptions::default()).unwrap();
     let proxy = Arc::new(Proxy::start(&server.url()).await.unwrap());
@@ -145,4 +156,15 @@ async fn mariadb_breaks_no_rule_behind_a_bad_network() {
         report.clocks_apart > Duration::from_secs(19 * 60),
         "{report}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn mariadb_that_is_killed_breaks_no_rule() {
+    let server = Arc::new(MariaDb::start(MariaDbOptions::default()).unwrap());
+    let mut run = run(server.url());
+    run.store_fault = Some(faults::crashes(Arc::clone(&server), 50..=800));
+
+    let report = clean(run).await;
+
+    assert!(report.faults["store"] > 0, "{report}");
 }

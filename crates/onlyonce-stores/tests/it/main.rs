@@ -21,6 +21,8 @@ mod history;
 mod metered;
 #[cfg(feature = "mysql")]
 mod mysql;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+mod outlasting;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "redis")]

@@ -129,6 +129,7 @@ impl<'a> Subject<'a> {
         match self.answered("renew", self.store.renew(lease, lease_for).await) {
             Renewed::Kept => true,
             Renewed::Lost => false,
+            other @ Renewed::Busy => self.unexpected("kept or lost", &other),
         }
     }
 

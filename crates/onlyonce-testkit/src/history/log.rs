@@ -181,6 +181,8 @@ pub enum Reply {
     Kept,
     /// The lease is lost.
     Lost,
+    /// To a renewal: nothing was changed, a transaction has the record.
+    Busy,
     /// The answer is stored.
     Stored,
     /// To a completion or release: nothing was changed, this is there.

@@ -85,6 +85,7 @@ impl Store for Watched {
         self.watch(&lease.token, Ask::Renew, verb, |renewed| match renewed {
             Renewed::Kept => Reply::Kept,
             Renewed::Lost => Reply::Lost,
+            Renewed::Busy => Reply::Busy,
         })
         .await
     }

@@ -95,6 +95,7 @@ pub(super) enum Reply {
     Dead,
     Kept,
     Lost,
+    Busy,
     Stored,
     Found,
     Absent,

@@ -5,7 +5,7 @@ WITH v AS MATERIALIZED (
 here AS MATERIALIZED (
     SELECT v.*, r.verdict
     FROM v LEFT JOIN LATERAL (
-        SELECT CASE WHEN NOT {held} THEN 'L' WHEN $4::bool AND {locked} THEN 'K' ELSE 'M' END
+        SELECT CASE WHEN NOT {held} THEN 'L' WHEN $4::bool AND {locked} THEN 'B' ELSE 'M' END
             AS verdict
         FROM {table} AS r WHERE r.slot = v.slot
         OFFSET 0

@@ -139,6 +139,7 @@ impl Verb for Renewing {
         match verdict {
             "K" => Ok((Renewed::Kept, false)),
             "L" => Ok((Renewed::Lost, false)),
+            "B" => Ok((Renewed::Busy, false)),
             other => Err(unexpected(other)),
         }
     }

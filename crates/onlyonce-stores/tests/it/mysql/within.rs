@@ -10,6 +10,7 @@ use onlyonce_stores::sql::MySqlStore;
 use sqlx::{AssertSqlSafe, Executor};
 
 use super::{table, url};
+use crate::outlasting::{TRANSACTION, runs_once};
 use crate::sql::{LONG, answer, body, done, fresh, lease, rival, soon, taken};
 
 struct Shop {
@@ -142,7 +143,7 @@ async fn a_claim_in_a_transaction_is_alive_whatever_its_lease_says() {
         assert!(!found.is_lapsed(), "{on_lapse:?}");
         assert_eq!(found.token, claim.token);
         let renewed = soon(shop.store.renew(&held, LONG)).await.unwrap();
-        assert!(matches!(renewed, Renewed::Kept), "{on_lapse:?}");
+        assert!(matches!(renewed, Renewed::Busy), "{on_lapse:?}");
 
         let completed = shop
             .store
@@ -152,6 +153,55 @@ async fn a_claim_in_a_transaction_is_alive_whatever_its_lease_says() {
         tx.commit().await.unwrap();
         assert_eq!(body(&taken(&*shop.store, &rival(&claim)).await), b"in time");
     }
+}
+
+/// Whoever has the row locked: a renewal that could not write does not say that it did.
+#[tokio::test]
+async fn a_renewal_is_kept_only_if_it_prolonged_the_lease() {
+    let shop = Shop::new().await;
+    let claim = shop.lapsed(OnLapse::Rerun).await;
+    let mut stranger = shop.store.pool().begin().await.unwrap();
+    let locked = shop.store.lock_in(&mut stranger, &claim.lease()).await;
+    assert!(matches!(locked.unwrap(), Renewed::Kept));
+
+    let during = soon(shop.store.renew(&claim.lease(), LONG)).await.unwrap();
+    let repeated = Claim {
+        lease_for: LONG,
+        ..claim.clone()
+    };
+    let again = soon(shop.store.claim(&repeated)).await;
+    stranger.rollback().await.unwrap();
+    let left = shop.store.get(&claim.slot).await.unwrap().unwrap();
+    let after = shop.store.renew(&claim.lease(), LONG).await.unwrap();
+
+    assert!(matches!(during, Renewed::Busy), "{during:?}");
+    // Nor does a repeated claim say that it has all of its lease.
+    assert!(again.is_err(), "{again:?}");
+    assert!(left.is_lapsed(), "nothing was changed");
+    assert!(matches!(after, Renewed::Kept), "{after:?}");
+    assert!(!taken(&*shop.store, &rival(&claim)).await.is_lapsed());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_transaction_that_outlasts_its_lease_runs_once() {
+    let url = url();
+    let here = Arc::new(MySqlStore::open(&url).await.unwrap());
+    let there = Arc::new(MySqlStore::open(&url).await.unwrap());
+    let store = Arc::clone(&here);
+
+    runs_once(here, there, async move |execution| {
+        let lease = execution.lease().unwrap();
+        let mut tx = store.pool().begin().await.unwrap();
+        let locked = store.lock_in(&mut tx, lease).await.unwrap();
+        assert!(matches!(locked, Renewed::Kept));
+        tokio::time::sleep(TRANSACTION).await;
+        let response = answer("inside");
+        let completed = store.complete_in(&mut tx, lease, &response, LONG).await;
+        assert!(matches!(completed.unwrap(), Completed::Stored(_)));
+        tx.commit().await.unwrap();
+        response
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! A record finished inside its holder's own transaction: with its rows, or not at all.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -11,6 +12,7 @@ use tokio::time::timeout;
 
 use super::bed::{Bed, direct_url};
 use super::support::{LONG, SHORT, SOON, answer, body, fresh, granted, rival, stored, taken};
+use crate::outlasting::{TRANSACTION, runs_once};
 
 /// A table of the caller's own.
 async fn payments(bed: &Bed) -> String {
@@ -139,7 +141,7 @@ async fn a_lost_lease_neither_locks_nor_completes() {
 }
 
 /// The lease ends while the transaction goes on: nobody may take the claim, call it lapsed or
-/// resolve it, and its own renewals are kept.
+/// resolve it, and a renewal, which changes nothing, says so.
 #[tokio::test]
 async fn a_claim_in_a_transactions_hands_is_alive() {
     let bed = Bed::direct().await;
@@ -169,7 +171,7 @@ async fn a_claim_in_a_transactions_hands_is_alive() {
         let found = taken(store, &rival(&claim)).await;
         assert_eq!(found.token, claim.token);
         assert!(!found.is_lapsed(), "it is in good hands");
-        assert!(matches!(store.renew(&lease, LONG).await, Ok(Renewed::Kept)));
+        assert!(matches!(store.renew(&lease, LONG).await, Ok(Renewed::Busy)));
         let resolved = store.resolve(&claim.slot, &answer("by hand"), LONG).await;
         assert!(matches!(resolved, Ok(Resolved::Found(_))), "{resolved:?}");
         let waited = timeout(
@@ -187,6 +189,49 @@ async fn a_claim_in_a_transactions_hands_is_alive() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_transaction_that_outlasts_its_lease_runs_once() {
+    let bed = Bed::direct().await;
+    let there = Arc::new(bed.another().await);
+    let (store, pool) = (Arc::clone(&bed.store), bed.pool.clone());
+
+    runs_once(bed.store.clone(), there, async move |execution| {
+        let lease = execution.lease().unwrap();
+        let mut tx = pool.begin().await.unwrap();
+        let locked = store.lock_in(&mut tx, lease).await.unwrap();
+        assert!(matches!(locked, Renewed::Kept));
+        tokio::time::sleep(TRANSACTION).await;
+        let response = answer("inside");
+        let completed = store.complete_in(&mut tx, lease, &response, LONG).await;
+        assert!(matches!(completed, Ok(Completed::Stored(_))));
+        tx.commit().await.unwrap();
+        response
+    })
+    .await;
+}
+
+/// Somebody else's lock on the row: a renewal waits for it, and does not say that it wrote.
+#[tokio::test]
+async fn a_renewal_is_kept_only_if_it_prolonged_the_lease() {
+    let bed = Bed::open(&direct_url(), "&timeout_ms=300").await;
+    let store = &bed.store;
+    let claim = super::support::lapsed(store, OnLapse::Rerun).await;
+    let mut stranger = bed.pool.begin().await.unwrap();
+    let lock = format!("SELECT FROM {} FOR UPDATE", bed.table);
+    let locked = sqlx::raw_sql(AssertSqlSafe(lock)).execute(&mut *stranger);
+    locked.await.unwrap();
+
+    let during = store.renew(&claim.lease(), LONG).await;
+    stranger.rollback().await.unwrap();
+    let left = store.get(&claim.slot).await.unwrap().unwrap();
+    let after = store.renew(&claim.lease(), LONG).await.unwrap();
+
+    assert!(during.is_err(), "{during:?}");
+    assert!(left.is_lapsed(), "nothing was changed");
+    assert!(matches!(after, Renewed::Kept), "{after:?}");
+    assert!(!taken(store, &rival(&claim)).await.is_lapsed());
+}
+
 /// Completing, renewing and releasing many claims, one of which sits in somebody's transaction.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_locked_record_holds_up_none_of_its_neighbours() {
@@ -197,7 +242,7 @@ async fn a_locked_record_holds_up_none_of_its_neighbours() {
     store.lock_in(&mut tx, &locked).await.unwrap();
 
     let stuck = tokio::spawn({
-        let (store, lease) = (std::sync::Arc::clone(store), locked.clone());
+        let (store, lease) = (Arc::clone(store), locked.clone());
         async move { store.complete(&lease, &answer("outside"), LONG).await }
     });
     let neighbours = join_all((0..100).map(async |n| {

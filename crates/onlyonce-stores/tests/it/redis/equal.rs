@@ -125,6 +125,7 @@ impl Step {
                 match store.renew(&claim.lease(), *lease_for).await.unwrap() {
                     Renewed::Kept => "kept".to_owned(),
                     Renewed::Lost => "lost".to_owned(),
+                    Renewed::Busy => "busy".to_owned(),
                 }
             }
             Self::Complete(claim, keep_for) => {

@@ -135,6 +135,7 @@ impl fmt::Display for Reply {
             Self::Found(seen) => write!(f, "found: {seen}"),
             Self::Absent => f.write_str("absent"),
             Self::Over => f.write_str("over"),
+            Self::Busy => f.write_str("busy"),
             Self::Failed => f.write_str("failed"),
         }
     }

@@ -21,6 +21,7 @@ pub(in crate::sim) fn of_renewal(renewed: &Renewed) -> Reply {
     match renewed {
         Renewed::Kept => Reply::Kept,
         Renewed::Lost => Reply::Lost,
+        Renewed::Busy => Reply::Busy,
     }
 }
 

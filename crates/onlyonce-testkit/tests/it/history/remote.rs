@@ -162,6 +162,7 @@ async fn answer(store: &dyn Store, ask: Ask) -> Result<Told, StoreError> {
         Ask::Renew(wire, lease_for) => match store.renew(&wire.lease(), lease_for).await? {
             Renewed::Kept => Told::Yes,
             Renewed::Lost => Told::No,
+            Renewed::Busy => Told::Failed,
         },
         Ask::Complete(wire, said, keep_for) => {
             let response = Arc::new(said.response());
