@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use clap::Subcommand;
 use onlyonce_core::Slot;
-use onlyonce_core::operate::StateName;
+use onlyonce_core::operate::{Filter, StateName};
 use onlyonce_gateway::RecordView;
 
 use crate::said::{NO, failed, give, say};
-use crate::source::{self, Source, SourceError, Wanted};
+use crate::source::{self, Source, SourceError};
 use crate::table::Table;
 
 /// Look at records and change them.
@@ -17,7 +17,8 @@ use crate::table::Table;
 #[command(after_help = "\
 Examples:
   onlyonce keys list --state unknown                 what waits for an operator
-  onlyonce keys show 3fa9c01b --body                 a record by the start of its slot, as in the log
+  onlyonce keys show 550e8400-e29b-41d4-a716-446655440000 --body      a record by its key
+  onlyonce keys show 3fa9c01b                        or by the start of its slot, as in the log
   onlyonce keys forget 3fa9c01b                      its next request runs anew
   onlyonce keys extend 3fa9c01b 48h
   onlyonce keys resolve 3fa9c01b --status 201 --body '{\"id\":7}'
@@ -47,34 +48,43 @@ enum Action {
         /// Only by this actor
         #[arg(long)]
         actor: Option<String>,
+        /// Only first claimed at least this long ago, like 5m
+        #[arg(long, value_name = "AGE")]
+        older_than: Option<humantime::Duration>,
+        /// Only first claimed at most this long ago, like 1h
+        #[arg(long, value_name = "AGE")]
+        younger_than: Option<humantime::Duration>,
+        /// Start after this slot: the last of the list before
+        #[arg(long, value_name = "SLOT")]
+        after: Option<String>,
         /// How many at most
-        #[arg(long, default_value_t = 100)]
-        limit: usize,
+        #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=1000))]
+        limit: u16,
     },
     /// Show a record
     Show {
-        /// Its slot, or the start of it (8 hex digits or more)
-        slot: String,
+        /// Its key, its slot, or 8 or more hex digits that its slot starts with; - reads it from stdin
+        record: String,
         /// The stored body too
         #[arg(long)]
         body: bool,
     },
     /// Forget a record: the next request with its key runs anew
     Forget {
-        /// Its slot, or the start of it
-        slot: String,
+        /// Its key, its slot, or 8 or more hex digits that its slot starts with; - reads it from stdin
+        record: String,
     },
     /// Keep a record longer
     Extend {
-        /// Its slot, or the start of it
-        slot: String,
+        /// Its key, its slot, or 8 or more hex digits that its slot starts with; - reads it from stdin
+        record: String,
         /// How much longer, like 48h
         by: humantime::Duration,
     },
     /// Give an unknown outcome its answer: every retry gets it from now on
     Resolve {
-        /// Its slot, or the start of it
-        slot: String,
+        /// Its key, its slot, or 8 or more hex digits that its slot starts with; - reads it from stdin
+        record: String,
         /// The status of the answer
         #[arg(long)]
         status: u16,
@@ -106,43 +116,49 @@ async fn act(args: &Args) -> Result<(), SourceError> {
             state,
             operation,
             actor,
+            older_than,
+            younger_than,
+            after,
             limit,
         } => {
-            let wanted = Wanted {
+            let filter = Filter {
                 state: *state,
                 operation: operation.clone(),
                 actor: actor.clone(),
-                after: None,
-                limit: *limit,
+                hint: None,
+                age_min: older_than.map(Into::into),
+                age_max: younger_than.map(Into::into),
             };
-            print_list(&source.list(&wanted).await?, args.json, *limit);
+            let after = after.as_deref().map(whole_slot).transpose()?;
+            let records = source.list(&filter, after, usize::from(*limit)).await?;
+            print_list(&records, args.json, usize::from(*limit));
         }
-        Action::Show { slot, body } => {
-            let slot = find(&source, slot).await?;
+        Action::Show { record, body } => {
+            let slot = find(&source, record).await?;
             print_record(&source.get(&slot, *body).await?, args.json);
         }
-        Action::Forget { slot } => {
-            let slot = find(&source, slot).await?;
+        Action::Forget { record } => {
+            let slot = find(&source, record).await?;
             source.forget(&slot).await?;
             say(format_args!(
                 "forgotten: the next request with its key runs anew"
             ));
         }
-        Action::Extend { slot, by } => {
-            let slot = find(&source, slot).await?;
+        Action::Extend { record, by } => {
+            let slot = find(&source, record).await?;
             source.extend(&slot, Duration::from(*by)).await?;
             let record = source.get(&slot, false).await?;
             say(format_args!("kept until {}", record.expires_at));
         }
         Action::Resolve {
-            slot,
+            record,
             status,
             body,
             keep,
         } => {
             let status = http::StatusCode::from_u16(*status)
                 .map_err(|_| SourceError::Wrong(format!("{status} is not an HTTP status")))?;
-            let slot = find(&source, slot).await?;
+            let slot = find(&source, record).await?;
             source
                 .resolve(&slot, status, body, Duration::from(*keep))
                 .await?;
@@ -154,36 +170,60 @@ async fn act(args: &Args) -> Result<(), SourceError> {
     Ok(())
 }
 
-/// The slot that begins with what was typed, if exactly one does.
+/// The one record that was meant. A slot goes before a key that looks like one.
 async fn find(source: &Source, typed: &str) -> Result<Slot, SourceError> {
-    const DIGITS_MIN: usize = 8;
-    if let Some(slot) = Slot::from_hex(typed) {
+    let typed = match typed {
+        "-" => std::io::read_to_string(std::io::stdin())
+            .map_err(|error| SourceError::Wrong(format!("stdin cannot be read: {error}")))?,
+        typed => typed.to_owned(),
+    };
+    let typed = typed.trim();
+    if let Some(slot) = by_slot(source, typed.trim_start_matches('#')).await? {
         return Ok(slot);
     }
-    let typed = typed.trim_start_matches('#').to_ascii_lowercase();
-    let digits = typed.chars().all(|it| it.is_ascii_hexdigit());
-    if !digits || !(DIGITS_MIN..64).contains(&typed.len()) {
-        return Err(SourceError::Wrong(format!(
-            "`{typed}` is not a slot: give its 64 hex digits, or the first 8 or more"
-        )));
+    let found = source.find(typed).await?;
+    match &found[..] {
+        [] => Err(SourceError::Absent),
+        [record] => whole_slot(&record.slot),
+        several => Err(SourceError::Wrong(format!(
+            "{} records have this key, each in a scope of its own; say which:{}",
+            several.len(),
+            several.iter().map(line_of).collect::<String>()
+        ))),
     }
-    let lowest = format!("{typed:0<64}");
-    let wanted = Wanted {
-        after: before(&lowest),
-        limit: 2,
-        ..Wanted::default()
-    };
-    let found = source.list(&wanted).await?;
+}
+
+fn line_of(record: &RecordView) -> String {
+    let actor = record.actor.as_deref().unwrap_or("nobody in particular");
+    format!("\n  {}  {} by {actor}", record.slot, record.operation)
+}
+
+/// The slot that is, or begins with, what was typed.
+async fn by_slot(source: &Source, typed: &str) -> Result<Option<Slot>, SourceError> {
+    const DIGITS: usize = 2 * Slot::BYTES;
+    const DIGITS_MIN: usize = 8;
+    let typed = typed.to_ascii_lowercase();
+    let digits = typed.chars().all(|it| it.is_ascii_hexdigit());
+    if !digits || !(DIGITS_MIN..=DIGITS).contains(&typed.len()) {
+        return Ok(None);
+    }
+    let lowest = format!("{typed:0<DIGITS$}");
+    let found = source.list(&Filter::default(), before(&lowest), 2).await?;
     let mut found = found
         .iter()
         .filter(|record| record.slot.starts_with(&typed));
     match (found.next(), found.next()) {
-        (None, _) => Err(SourceError::Absent),
-        (Some(record), None) => Slot::from_hex(&record.slot).ok_or(SourceError::Absent),
+        (None, _) => Ok(None),
+        (Some(record), None) => whole_slot(&record.slot).map(Some),
         (Some(_), Some(_)) => Err(SourceError::Wrong(format!(
             "more than one slot starts with `{typed}`: give more of it"
         ))),
     }
+}
+
+fn whole_slot(text: &str) -> Result<Slot, SourceError> {
+    let wrong = || SourceError::Wrong(format!("`{text}` is not a slot: give its 64 hex digits"));
+    Slot::from_hex(text).ok_or_else(wrong)
 }
 
 /// The slot just below this one; none below the lowest.
@@ -232,8 +272,8 @@ fn print_list(records: &[RecordView], json: bool, limit: usize) {
         ]);
     }
     give(format_args!("{table}"));
-    if records.len() == limit {
-        say(format_args!("there may be more: raise --limit"));
+    if let Some(last) = records.last().filter(|_| records.len() == limit) {
+        say(format_args!("there may be more: --after {}", last.slot));
     }
 }
 

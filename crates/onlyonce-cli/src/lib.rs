@@ -9,7 +9,9 @@ pub mod config;
 pub mod gateway;
 pub mod keys;
 pub mod profiles;
+mod progress;
 mod said;
+pub mod shell;
 pub mod source;
 pub mod store;
 mod table;
@@ -40,6 +42,10 @@ pub enum Command {
     Profiles(profiles::Args),
     /// Check from outside whether an HTTP endpoint keeps a profile's promises
     Verify(Box<verify::Args>),
+    /// Print what a shell needs to complete this command
+    Completions(shell::Completions),
+    /// Write the manual pages
+    Man(shell::Man),
 }
 
 /// Does what the command line says; gives the exit code.
@@ -51,5 +57,7 @@ pub async fn run(cli: Cli) -> ExitCode {
         Command::Config(action) => config::run(&action),
         Command::Profiles(args) => profiles::run(&args),
         Command::Verify(args) => verify::run(&args).await,
+        Command::Completions(args) => shell::completions(&args),
+        Command::Man(args) => shell::man(&args),
     }
 }

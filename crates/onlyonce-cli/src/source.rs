@@ -1,18 +1,24 @@
 //! Where records are looked at: through a gateway's admin API, or straight in a store.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use onlyonce_core::operate::{Filter, Page, Resolved, StateName};
-use onlyonce_core::{Operate, Response, Slot, Store, StoreError};
+use onlyonce_core::operate::{Filter, Page, Resolved};
+use onlyonce_core::{Engine, Key, KeyRule, Operate, Response, Slot, SlotSecret, Store, StoreError};
 use onlyonce_gateway::{RecordView, RecordsPage, StatsView};
 use onlyonce_stores::OpenError;
+use reqwest::Method;
 use serde_json::{Value, json};
 use thiserror::Error;
 
+use self::admin::{Admin, listing};
+
+mod admin;
+
+/// One key in more scopes than this is not a search any more.
+const FOUND_RECORDS_MAX: usize = 1000;
 const ADMIN: &str = "http://127.0.0.1:9090";
-/// An operator waits no longer for an answer.
-const ANSWER_MAX: Duration = Duration::from_secs(30);
 
 /// Which gateway or store.
 #[derive(clap::Args, Clone, Debug)]
@@ -33,6 +39,9 @@ pub struct Args {
     /// A store, instead of a gateway: a file store only while no gateway owns it
     #[arg(long, value_name = "URL", global = true)]
     store: Option<String>,
+    /// The file with the slot secret, where one is configured: to find a key in a store
+    #[arg(long, value_name = "FILE", requires = "store", global = true)]
+    secret_file: Option<PathBuf>,
 }
 
 /// Why records could not be looked at.
@@ -59,72 +68,65 @@ pub enum SourceError {
     #[error("{0}")]
     Refused(String),
     /// What was asked for is not there.
-    #[error("no live record is in this slot")]
+    #[error("no live record has this key or slot")]
     Absent,
+    /// The records cannot be searched by key.
+    #[error("keys cannot be told from their records in this store")]
+    Secret(#[from] onlyonce_core::engine::OpenError),
     /// What was given names nothing, or too much.
     #[error("{0}")]
     Wrong(String),
 }
 
-/// Which records to list.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Wanted {
-    pub(crate) state: Option<StateName>,
-    pub(crate) operation: Option<String>,
-    pub(crate) actor: Option<String>,
-    pub(crate) after: Option<Slot>,
-    pub(crate) limit: usize,
-}
-
 /// An opened source.
 pub(crate) enum Source {
     Admin(Admin),
-    Store(Arc<dyn Store>),
+    Store(Box<Direct>),
 }
 
-pub(crate) struct Admin {
-    client: reqwest::Client,
-    base: String,
-    token: Option<String>,
+pub(crate) struct Direct {
+    store: Arc<dyn Store>,
+    secret: Option<SlotSecret>,
 }
 
 impl Source {
     pub(crate) async fn open(args: &Args) -> Result<Self, SourceError> {
         if let Some(url) = &args.store {
-            return Ok(Self::Store(onlyonce_stores::open(url).await?));
+            let secret = args.secret_file.as_deref().map(read_secret).transpose()?;
+            let store = onlyonce_stores::open(url).await?;
+            return Ok(Self::Store(Box::new(Direct { store, secret })));
         }
         let base = args.admin.as_deref().unwrap_or(ADMIN);
-        Ok(Self::Admin(Admin {
-            client: reqwest::Client::new(),
-            base: base.trim_end_matches('/').to_owned(),
-            token: args.token.clone(),
-        }))
+        Ok(Self::Admin(Admin::new(base, args.token.clone())))
     }
 
-    pub(crate) async fn list(&self, wanted: &Wanted) -> Result<Vec<RecordView>, SourceError> {
+    /// One page of the records that `filter` lets through, but for its hint: see
+    /// [`find`](Self::find).
+    pub(crate) async fn list(
+        &self,
+        filter: &Filter,
+        after: Option<Slot>,
+        limit: usize,
+    ) -> Result<Vec<RecordView>, SourceError> {
         match self {
-            Self::Store(store) => {
-                let filter = Filter {
-                    state: wanted.state,
-                    operation: wanted.operation.clone(),
-                    actor: wanted.actor.clone(),
-                };
-                let page = Page {
-                    after: wanted.after,
-                    records_max: wanted.limit,
-                };
-                let found = operate(store)?.list(&filter, &page).await?;
-                let view = |(slot, record): &(Slot, _)| RecordView::of(slot, record, false);
-                Ok(found.iter().map(view).collect())
-            }
+            Self::Store(direct) => direct.list(filter, after, limit).await,
             Self::Admin(admin) => {
-                let mut query = vec![("limit", wanted.limit.to_string())];
-                query.extend(wanted.state.map(|state| ("state", state.to_string())));
-                query.extend(wanted.operation.clone().map(|it| ("operation", it)));
-                query.extend(wanted.actor.clone().map(|it| ("actor", it)));
-                query.extend(wanted.after.map(|slot| ("after", slot.to_string())));
-                let path = format!("/api/v1/records?{}", encoded(&query));
-                let page: RecordsPage = admin.ask(reqwest::Method::GET, &path, None).await?;
+                let path = listing(filter, after, limit);
+                let page: RecordsPage = admin.ask(Method::GET, &path, None).await?;
+                Ok(page.records)
+            }
+        }
+    }
+
+    /// The records of a key, in whatever scope.
+    pub(crate) async fn find(&self, key: &str) -> Result<Vec<RecordView>, SourceError> {
+        match self {
+            Self::Store(direct) => direct.find(key).await,
+            Self::Admin(admin) => {
+                let body = json!({"key": key});
+                let page: RecordsPage = admin
+                    .ask(Method::POST, "/api/v1/records/find", Some(body))
+                    .await?;
                 Ok(page.records)
             }
         }
@@ -132,27 +134,27 @@ impl Source {
 
     pub(crate) async fn get(&self, slot: &Slot, body: bool) -> Result<RecordView, SourceError> {
         match self {
-            Self::Store(store) => {
-                let found = operate(store)?.get(slot).await?;
+            Self::Store(direct) => {
+                let found = direct.operate()?.get(slot).await?;
                 let record = found.ok_or(SourceError::Absent)?;
                 Ok(RecordView::of(slot, &record, body))
             }
             Self::Admin(admin) => {
                 let path = format!("/api/v1/records/{slot}?body={body}");
-                admin.ask(reqwest::Method::GET, &path, None).await
+                admin.ask(Method::GET, &path, None).await
             }
         }
     }
 
     pub(crate) async fn forget(&self, slot: &Slot) -> Result<(), SourceError> {
         match self {
-            Self::Store(store) => match operate(store)?.forget(slot).await? {
+            Self::Store(direct) => match direct.operate()?.forget(slot).await? {
                 true => Ok(()),
                 false => Err(SourceError::Absent),
             },
             Self::Admin(admin) => {
                 let path = format!("/api/v1/records/{slot}");
-                admin.send(reqwest::Method::DELETE, &path, None).await?;
+                admin.send(Method::DELETE, &path, None).await?;
                 Ok(())
             }
         }
@@ -160,14 +162,14 @@ impl Source {
 
     pub(crate) async fn extend(&self, slot: &Slot, extra: Duration) -> Result<(), SourceError> {
         match self {
-            Self::Store(store) => match operate(store)?.extend(slot, extra).await? {
+            Self::Store(direct) => match direct.operate()?.extend(slot, extra).await? {
                 true => Ok(()),
                 false => Err(SourceError::Absent),
             },
             Self::Admin(admin) => {
                 let path = format!("/api/v1/records/{slot}/extend");
                 let body = json!({"seconds": extra.as_secs()});
-                admin.send(reqwest::Method::POST, &path, Some(body)).await?;
+                admin.send(Method::POST, &path, Some(body)).await?;
                 Ok(())
             }
         }
@@ -181,9 +183,9 @@ impl Source {
         keep_for: Duration,
     ) -> Result<(), SourceError> {
         match self {
-            Self::Store(store) => {
+            Self::Store(direct) => {
                 let response = Arc::new(Response::new(status, body.to_owned()));
-                match operate(store)?.resolve(slot, &response, keep_for).await? {
+                match direct.operate()?.resolve(slot, &response, keep_for).await? {
                     Resolved::Stored => Ok(()),
                     Resolved::Absent => Err(SourceError::Absent),
                     Resolved::Found(_) => Err(SourceError::Refused(
@@ -196,7 +198,7 @@ impl Source {
                 let keep_seconds = keep_for.as_secs();
                 let body =
                     json!({"status": status.as_u16(), "body": body, "keep_seconds": keep_seconds});
-                admin.send(reqwest::Method::POST, &path, Some(body)).await?;
+                admin.send(Method::POST, &path, Some(body)).await?;
                 Ok(())
             }
         }
@@ -204,8 +206,8 @@ impl Source {
 
     pub(crate) async fn stats(&self) -> Result<StatsView, SourceError> {
         match self {
-            Self::Store(store) => {
-                let stats = operate(store)?.stats().await?;
+            Self::Store(direct) => {
+                let stats = direct.operate()?.stats().await?;
                 Ok(StatsView {
                     records: stats.records,
                     pending: stats.pending,
@@ -213,18 +215,16 @@ impl Source {
                     in_flight: 0,
                 })
             }
-            Self::Admin(admin) => admin.ask(reqwest::Method::GET, "/api/v1/stats", None).await,
+            Self::Admin(admin) => admin.ask(Method::GET, "/api/v1/stats", None).await,
         }
     }
 
     /// Drops expired records, one bounded step; says how many.
     pub(crate) async fn sweep(&self, records_max: usize) -> Result<usize, SourceError> {
         match self {
-            Self::Store(store) => Ok(operate(store)?.sweep(records_max).await?),
+            Self::Store(direct) => Ok(direct.operate()?.sweep(records_max).await?),
             Self::Admin(admin) => {
-                let swept: Value = admin
-                    .ask(reqwest::Method::POST, "/api/v1/sweep", None)
-                    .await?;
+                let swept: Value = admin.ask(Method::POST, "/api/v1/sweep", None).await?;
                 let swept = swept["swept"].as_u64().unwrap_or(0);
                 Ok(usize::try_from(swept).unwrap_or(usize::MAX))
             }
@@ -233,78 +233,53 @@ impl Source {
 
     pub(crate) async fn ping(&self) -> Result<(), SourceError> {
         match self {
-            Self::Store(store) => Ok(operate(store)?.ping().await?),
+            Self::Store(direct) => Ok(direct.operate()?.ping().await?),
             Self::Admin(admin) => {
-                admin.send(reqwest::Method::GET, "/readyz", None).await?;
+                admin.send(Method::GET, "/readyz", None).await?;
                 Ok(())
             }
         }
     }
 }
 
-impl Admin {
-    async fn ask<T: serde::de::DeserializeOwned>(
-        &self,
-        method: reqwest::Method,
-        path: &str,
-        body: Option<Value>,
-    ) -> Result<T, SourceError> {
-        let text = self.send(method, path, body).await?;
-        serde_json::from_str(&text).map_err(|_| {
-            let address = &self.base;
-            SourceError::Refused(format!(
-                "{address} does not answer like an onlyonce gateway"
-            ))
-        })
+impl Direct {
+    fn operate(&self) -> Result<&dyn Operate, SourceError> {
+        self.store.operate().ok_or(SourceError::NoOperators)
     }
 
-    async fn send(
+    async fn list(
         &self,
-        method: reqwest::Method,
-        path: &str,
-        body: Option<Value>,
-    ) -> Result<String, SourceError> {
-        let unreachable = |source| SourceError::Unreachable {
-            address: self.base.clone(),
-            source,
+        filter: &Filter,
+        after: Option<Slot>,
+        records_max: usize,
+    ) -> Result<Vec<RecordView>, SourceError> {
+        let page = Page { after, records_max };
+        let found = self.operate()?.list(filter, &page).await?;
+        let view = |(slot, record): &(Slot, _)| RecordView::of(slot, record, false);
+        Ok(found.iter().map(view).collect())
+    }
+
+    /// An empty store is not asked for its secret: that would make one.
+    async fn find(&self, key: &str) -> Result<Vec<RecordView>, SourceError> {
+        let key = Key::parse(key.as_bytes(), &KeyRule::any())
+            .map_err(|error| SourceError::Wrong(error.to_string()))?;
+        if self.list(&Filter::default(), None, 1).await?.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut engine = Engine::builder(Arc::clone(&self.store));
+        if let Some(secret) = &self.secret {
+            engine = engine.secret(secret.clone());
+        }
+        let filter = Filter {
+            hint: Some(engine.open().await?.hint(&key)),
+            ..Filter::default()
         };
-        let mut request = self
-            .client
-            .request(method, format!("{}{path}", self.base))
-            .timeout(ANSWER_MAX);
-        if let Some(token) = &self.token {
-            request = request.bearer_auth(token);
-        }
-        if let Some(body) = body {
-            request = request
-                .header(http::header::CONTENT_TYPE, "application/json")
-                .body(body.to_string());
-        }
-        let answer = request.send().await.map_err(unreachable)?;
-        let status = answer.status();
-        let text = answer.text().await.map_err(unreachable)?;
-        if status.is_success() {
-            return Ok(text);
-        }
-        if status == http::StatusCode::NOT_FOUND {
-            return Err(SourceError::Absent);
-        }
-        let problem: Value = serde_json::from_str(&text).unwrap_or_default();
-        let detail = problem["detail"].as_str().unwrap_or("it gave no reason");
-        Err(SourceError::Refused(format!(
-            "the gateway said {status}: {detail}"
-        )))
+        self.list(&filter, None, FOUND_RECORDS_MAX).await
     }
 }
 
-fn operate(store: &Arc<dyn Store>) -> Result<&dyn Operate, SourceError> {
-    store.operate().ok_or(SourceError::NoOperators)
-}
-
-fn encoded(query: &[(&str, String)]) -> String {
-    let mut text = url::form_urlencoded::Serializer::new(String::new());
-    for (name, value) in query {
-        text.append_pair(name, value);
-    }
-    text.finish()
+fn read_secret(path: &Path) -> Result<SlotSecret, SourceError> {
+    let wrong = |why: String| SourceError::Wrong(format!("{}: {why}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+    SlotSecret::from_hex(text.trim()).ok_or_else(|| wrong("not 64 hex digits".to_owned()))
 }

@@ -1,18 +1,30 @@
 //! `onlyonce store`: is it well, how much is in it, and sweeping it by hand.
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use clap::Subcommand;
+use onlyonce_core::Slot;
+use onlyonce_core::operate::Filter;
 use serde_json::json;
 
+use crate::progress::Progress;
 use crate::said::{failed, give, say};
 use crate::source::{self, Source, SourceError};
 
-/// Records dropped in one step.
+/// Records dropped or read in one step.
 const STEP_RECORDS: usize = 1000;
 
 /// Look after a store.
 #[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  onlyonce store check                               the store of the gateway on this machine
+  onlyonce store check --store file:./onlyonce-data  a folder, while no gateway owns it
+  onlyonce store stats --store redis://127.0.0.1 --json
+  onlyonce store sweep --store postgres://127.0.0.1/shop
+
+Exit code: 0 done, 2 wrong usage or failure.")]
 pub struct Args {
     #[command(flatten)]
     source: source::Args,
@@ -25,7 +37,7 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Say whether the store answers
+    /// Say whether the store answers and every record in it can be read
     Check,
     /// Say how much is in it
     Stats,
@@ -44,36 +56,75 @@ pub async fn run(args: &Args) -> ExitCode {
 async fn act(args: &Args) -> Result<(), SourceError> {
     let source = Source::open(&args.source).await?;
     match args.action {
-        Action::Check => {
-            source.ping().await?;
-            say(format_args!("the store answers"));
+        Action::Check => check(&source, args.json).await,
+        Action::Stats => stats(&source, args.json).await,
+        Action::Sweep => sweep(&source, args.json).await,
+    }
+}
+
+/// Reads every record once.
+async fn check(source: &Source, json: bool) -> Result<(), SourceError> {
+    source.ping().await?;
+    let progress = Progress::new("records read", source.stats().await?.records);
+    let mut states = BTreeMap::<String, u64>::new();
+    let mut after = None;
+    loop {
+        let page = source.list(&Filter::default(), after, STEP_RECORDS).await?;
+        for record in &page {
+            *states.entry(record.state.clone()).or_default() += 1;
         }
-        Action::Stats => {
-            let stats = source.stats().await?;
-            if args.json {
-                give(format_args!("{}", json!(stats)));
-            } else {
-                give(format_args!("records  {}", stats.records));
-                give(format_args!("pending  {}", stats.pending));
-                give(format_args!("bytes    {}", stats.bytes));
-            }
+        progress.add(page.len());
+        after = page.last().and_then(|record| Slot::from_hex(&record.slot));
+        if page.len() < STEP_RECORDS {
+            break;
         }
-        Action::Sweep => {
-            let mut all = 0;
-            loop {
-                let swept = source.sweep(STEP_RECORDS).await?;
-                all += swept;
-                if swept < STEP_RECORDS {
-                    break;
-                }
-                say(format_args!("{all} dropped so far"));
-            }
-            if args.json {
-                give(format_args!("{}", json!({"swept": all})));
-            } else {
-                say(format_args!("{all} expired records dropped"));
-            }
+    }
+    progress.end();
+    let records: u64 = states.values().sum();
+    if json {
+        give(format_args!(
+            "{}",
+            json!({"records": records, "states": states})
+        ));
+    } else {
+        say(format_args!(
+            "the store answers, and its {records} records can be read"
+        ));
+        for (state, count) in states {
+            give(format_args!("{state:<8} {count}"));
         }
+    }
+    Ok(())
+}
+
+async fn stats(source: &Source, json: bool) -> Result<(), SourceError> {
+    let stats = source.stats().await?;
+    if json {
+        give(format_args!("{}", json!(stats)));
+    } else {
+        give(format_args!("records  {}", stats.records));
+        give(format_args!("pending  {}", stats.pending));
+        give(format_args!("bytes    {}", stats.bytes));
+    }
+    Ok(())
+}
+
+async fn sweep(source: &Source, json: bool) -> Result<(), SourceError> {
+    let progress = Progress::unbounded("expired records dropped");
+    let mut all = 0;
+    loop {
+        let swept = source.sweep(STEP_RECORDS).await?;
+        all += swept;
+        progress.add(swept);
+        if swept < STEP_RECORDS {
+            break;
+        }
+    }
+    progress.end();
+    if json {
+        give(format_args!("{}", json!({"swept": all})));
+    } else {
+        say(format_args!("{all} expired records dropped"));
     }
     Ok(())
 }

@@ -14,7 +14,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::entropy::{Entropy, OsEntropy};
 use crate::event::{About, Event, Subscriber, TracingSubscriber};
 use crate::fingerprint::Fingerprint;
-use crate::key::Key;
+use crate::key::{Hint, Key};
 use crate::policy::Policy;
 use crate::record::Meta;
 use crate::slot::{Scope, Slot, SlotSecret};
@@ -238,6 +238,12 @@ impl Engine {
         self.inner.secret.slot(scope, key)
     }
 
+    /// What the records of `key` tell of it, in whatever scope: to
+    /// [list](crate::operate::Filter::hint) them.
+    pub fn hint(&self, key: &Key) -> Hint {
+        self.inner.secret.hint(key)
+    }
+
     /// A keyed digest of a credential that could not be verified.
     pub fn credential(&self, credential: &[u8]) -> [u8; 32] {
         self.inner.secret.credential(credential)
@@ -257,8 +263,7 @@ impl Engine {
             key,
             fingerprint,
             policy,
-            who,
-            &self.inner.holder,
+            who.meta(self.hint(key), &self.inner.holder),
         );
         if policy.key.random && key.looks_weak() {
             self.emit(&call, &Event::WeakKey);

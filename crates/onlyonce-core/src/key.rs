@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
+use crate::slot::Hex;
+
 #[cfg(test)]
 mod tests;
 
@@ -40,6 +42,17 @@ impl Default for KeyRule {
         Self {
             bytes_max: 255,
             charset: Charset::Visible,
+            random: false,
+        }
+    }
+}
+
+impl KeyRule {
+    /// What any policy could have let through: to look for a key rather than to take it.
+    pub fn any() -> Self {
+        Self {
+            bytes_max: 64 * 1024,
+            charset: Charset::Text,
             random: false,
         }
     }
@@ -133,9 +146,10 @@ impl Key {
         &self.0
     }
 
-    /// A short, harmless start of the key for people.
+    /// A short, harmless start of the key for people. It bears no mark:
+    /// [`SlotSecret::hint`](crate::SlotSecret::hint) makes one by which a key is found again.
     pub fn hint(&self) -> Hint {
-        Hint::of(&self.0)
+        Hint::of(&self.0, [0; Hint::MARK_BYTES])
     }
 
     /// Whether this looks like fewer random bits than a client should use (D4 §12).
@@ -216,14 +230,19 @@ const HINT_CHARS_MAX: usize = 4;
 /// A shorter key shows nothing: four of its characters would be too much of it.
 const HINTED_KEY_CHARS_MIN: usize = 20;
 
-/// At most the first four characters of a long key, none of a short one.
+/// What a record tells of its key: at most the first four characters of a long one, none of a
+/// short one; and a keyed mark, by which whoever has the key and the installation's secret finds
+/// its records.
 #[derive(Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 pub struct Hint {
     text: [u8; HINT_CHARS_MAX],
+    mark: [u8; Hint::MARK_BYTES],
 }
 
 impl Hint {
-    fn of(key: &str) -> Self {
+    pub(crate) const MARK_BYTES: usize = 6;
+
+    pub(crate) fn of(key: &str, mark: [u8; Self::MARK_BYTES]) -> Self {
         let mut text = [0; HINT_CHARS_MAX];
         let start = key.as_bytes().get(..HINT_CHARS_MAX);
         if let Some(start) = start.filter(|start| start.iter().all(u8::is_ascii_graphic))
@@ -231,7 +250,12 @@ impl Hint {
         {
             text.copy_from_slice(start);
         }
-        Self { text }
+        Self { text, mark }
+    }
+
+    /// Start and mark in at most 16 characters, as a store may index and compare them.
+    pub fn to_text(&self) -> String {
+        format!("{self}{}", Hex(self.mark))
     }
 }
 

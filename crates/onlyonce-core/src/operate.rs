@@ -9,6 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use thiserror::Error;
 
+use crate::key::Hint;
 use crate::record::{Record, State};
 use crate::response::Response;
 use crate::slot::Slot;
@@ -64,6 +65,12 @@ pub struct Filter {
     pub operation: Option<String>,
     /// Only by this actor.
     pub actor: Option<String>,
+    /// Only of the key that has this hint: [`Engine::hint`](crate::Engine::hint).
+    pub hint: Option<Hint>,
+    /// Only first claimed at least this long ago, by the store's clock.
+    pub age_min: Option<Duration>,
+    /// Only first claimed at most this long ago, by the store's clock.
+    pub age_max: Option<Duration>,
 }
 
 impl Filter {
@@ -76,6 +83,9 @@ impl Filter {
             .is_none_or(|state| state == StateName::of(record))
             && same(&self.operation, Some(&record.meta.operation))
             && same(&self.actor, record.meta.actor.as_deref())
+            && self.hint.is_none_or(|hint| hint == record.meta.hint)
+            && self.age_min.is_none_or(|least| record.age() >= least)
+            && self.age_max.is_none_or(|most| record.age() <= most)
     }
 }
 

@@ -74,6 +74,12 @@ impl Record {
         }
     }
 
+    /// How long ago it was first claimed. All three times are the store's own.
+    pub fn age(&self) -> Duration {
+        let (created_at, expires_at) = (self.created_at.as_millis(), self.expires_at.as_millis());
+        Duration::from_millis(expires_at.saturating_sub(created_at)).saturating_sub(self.keep_left)
+    }
+
     /// Whether its holder's lease has ended without a result.
     pub fn is_lapsed(&self) -> bool {
         match self.state {

@@ -6,9 +6,10 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
+use siphasher::sip::SipHasher24;
 
 use crate::entropy::Entropy;
-use crate::key::Key;
+use crate::key::{Hint, Key};
 
 #[cfg(test)]
 mod tests;
@@ -192,6 +193,9 @@ pub struct SlotSecret {
     bytes: [u8; SlotSecret::BYTES],
     /// HMAC with the key already absorbed: half the work of every digest.
     keyed: Hmac<Sha256>,
+    /// Marks keys, so that they can be found again. Every request makes a mark, so it is made by
+    /// a hash that is secret for its key, and cheap.
+    marker: SipHasher24,
 }
 
 impl SlotSecret {
@@ -201,7 +205,15 @@ impl SlotSecret {
     /// A configured secret.
     pub fn from_bytes(bytes: [u8; Self::BYTES]) -> Self {
         let keyed = Hmac::new_from_slice(&bytes).expect("HMAC takes a key of any length");
-        Self { bytes, keyed }
+        let mut secret = Self {
+            bytes,
+            keyed,
+            marker: SipHasher24::new(),
+        };
+        let [marker @ .., _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _] =
+            secret.digest(b"m", b"", b"");
+        secret.marker = SipHasher24::new_with_key(&marker);
+        secret
     }
 
     /// A configured secret, written as 64 hexadecimal digits.
@@ -224,6 +236,13 @@ impl SlotSecret {
     /// The address of `key` within `scope`.
     pub fn slot(&self, scope: &Scope, key: &Key) -> Slot {
         Slot(self.digest(b"s", &scope.framed, key.expose().as_bytes()))
+    }
+
+    /// What a record tells of `key`: enough to find it again for whoever has key and secret.
+    pub fn hint(&self, key: &Key) -> Hint {
+        let mark = self.marker.hash(key.expose().as_bytes()).to_le_bytes();
+        let [mark @ .., _, _] = mark;
+        Hint::of(key.expose(), mark)
     }
 
     /// A digest of a credential: to recognise it again without keeping it.

@@ -48,6 +48,7 @@ impl Admin {
     pub(crate) fn router(self) -> Router {
         let guarded = Router::new()
             .route("/api/v1/records", get(records::list))
+            .route("/api/v1/records/find", post(records::find))
             .route(
                 "/api/v1/records/{slot}",
                 get(records::show).delete(records::forget),

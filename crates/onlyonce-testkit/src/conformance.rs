@@ -257,6 +257,8 @@ macro_rules! conformance_suite {
                 a_list_leaves_out_what_has_expired
                 a_list_can_be_of_one_state
                 a_list_can_be_of_one_operation_or_actor
+                a_list_can_be_of_one_key
+                a_list_can_be_of_what_is_old_or_young
                 the_pages_of_a_filtered_list_are_full
                 an_expired_lapse_is_in_no_list
             }

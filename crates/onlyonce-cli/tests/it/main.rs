@@ -1,5 +1,5 @@
-//! `onlyonce verify` against our own layer under every profile, against a foreign server with one
-//! flaw after the other, and as the program that people call.
+//! The program that people call; and `onlyonce verify` against our own layer under every profile
+//! and against a foreign server with one flaw after the other.
 
 #![allow(
     clippy::unwrap_used,
@@ -9,6 +9,7 @@
 mod flaws;
 mod https;
 mod indistinct;
+mod operators;
 mod profiles;
 mod program;
 mod secrets;

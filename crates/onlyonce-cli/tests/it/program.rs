@@ -1,7 +1,5 @@
 //! The real program: exit codes, output for people and for programs, and watching.
 
-use std::process::{Output, Stdio};
-use std::time::Duration;
 
 use onlyonce_cli::verify::CHECKS;
 use onlyonce_core::Profile;
@@ -12,33 +10,7 @@ use tokio::time::timeout;
 
 use crate::support::foreign::{self, Flaw};
 use crate::support::ours;
-
-/// By when the program must have ended. Far more than it takes; nothing depends on how long.
-const RUN_MAX: Duration = Duration::from_secs(120);
-
-fn onlyonce(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_onlyonce"));
-    command
-        .args(args)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .kill_on_drop(true);
-    command
-}
-
-async fn run(args: &[&str]) -> (i32, String, String) {
-    let output: Output = timeout(RUN_MAX, onlyonce(args).output())
-        .await
-        .unwrap()
-        .unwrap();
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    (
-        output.status.code().unwrap(),
-        text(output.stdout),
-        text(output.stderr),
-    )
-}
+use crate::support::program::{RUN_MAX, onlyonce, run};
 
 #[tokio::test]
 async fn a_conforming_server_is_exit_0_with_a_readable_report() {

@@ -10,6 +10,7 @@ use tokio::net::TcpListener;
 
 pub(crate) mod foreign;
 pub(crate) mod ours;
+pub(crate) mod program;
 
 /// Serves on a free port; gives the URL of its orders.
 pub(crate) async fn serve(app: Router) -> String {

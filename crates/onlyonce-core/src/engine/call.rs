@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::clock::Timestamp;
 use crate::fingerprint::Fingerprint;
-use crate::key::Key;
+use crate::key::{Hint, Key};
 use crate::policy::Policy;
 use crate::record::{Meta, Record, Token};
 use crate::refusal::Refusal;
@@ -50,6 +50,17 @@ impl Who {
             credential: None,
         }
     }
+
+    pub(super) fn meta(self, hint: Hint, holder: &Arc<str>) -> Meta {
+        Meta {
+            hint,
+            operation: self.operation,
+            actor: self.actor,
+            holder: Arc::clone(holder),
+            trace: self.trace,
+            credential: self.credential,
+        }
+    }
 }
 
 impl Call {
@@ -58,8 +69,7 @@ impl Call {
         key: &Key,
         fingerprint: Fingerprint,
         policy: &Arc<Policy>,
-        who: Who,
-        holder: &Arc<str>,
+        meta: Meta,
     ) -> Self {
         Self {
             slot,
@@ -67,14 +77,7 @@ impl Call {
             fingerprint,
             policy: Arc::clone(policy),
             keep_for: policy.keep_for,
-            meta: Arc::new(Meta {
-                hint: key.hint(),
-                operation: who.operation,
-                actor: who.actor,
-                holder: Arc::clone(holder),
-                trace: who.trace,
-                credential: who.credential,
-            }),
+            meta: Arc::new(meta),
         }
     }
 

@@ -285,3 +285,18 @@ fn assert_all_differ(slots: &[Slot]) {
         assert!(!slots[..index].contains(slot), "number {index} is taken");
     }
 }
+
+#[test]
+fn a_hint_is_of_one_key_and_one_secret() {
+    let secret = |byte| SlotSecret::from_bytes([byte; SlotSecret::BYTES]);
+    let (one, other) = (key("a-key-of-some-length-1"), key("a-key-of-some-length-2"));
+
+    let hint = secret(1).hint(&one);
+
+    assert_eq!(hint, secret(1).hint(&one));
+    assert_ne!(hint, secret(1).hint(&other));
+    assert_ne!(hint, secret(2).hint(&one));
+    assert_ne!(hint, one.hint(), "it bears a mark");
+    assert_eq!(hint.to_string(), "a-ke");
+    assert_eq!((hint.to_text().len(), &hint.to_text()[..4]), (16, "a-ke"));
+}

@@ -5,7 +5,7 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Value, json};
 
-use super::records::{Extend, ListQuery, RecordsPage, Resolve, ShowQuery, StatsView, Swept};
+use super::records::{Extend, Find, ListQuery, RecordsPage, Resolve, ShowQuery, StatsView, Swept};
 use super::view::RecordView;
 
 pub(super) async fn document() -> Json<Value> {
@@ -26,6 +26,11 @@ fn describe() -> Value {
         "/api/v1/records": {"get": {
             "summary": "List live records, in the order of their slots",
             "parameters": list,
+            "responses": answers::<RecordsPage>(&mut shapes, &[400, 503]),
+        }},
+        "/api/v1/records/find": {"post": {
+            "summary": "Find the records of a key, in whatever scope",
+            "requestBody": body::<Find>(&mut shapes),
             "responses": answers::<RecordsPage>(&mut shapes, &[400, 503]),
         }},
         "/api/v1/records/{slot}": {

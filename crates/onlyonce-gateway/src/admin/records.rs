@@ -8,7 +8,7 @@ use axum::Json;
 use axum::extract::{Path, Query, State};
 use http::{HeaderName, HeaderValue, StatusCode};
 use onlyonce_core::operate::{Filter, Page, Resolved, StateName};
-use onlyonce_core::{Response, Slot};
+use onlyonce_core::{Key, KeyRule, Response, Slot};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -32,6 +32,10 @@ pub(super) struct ListQuery {
     operation: Option<String>,
     /// Only by this actor.
     actor: Option<String>,
+    /// Only first claimed at least this many seconds ago.
+    older_than: Option<u64>,
+    /// Only first claimed at most this many seconds ago.
+    younger_than: Option<u64>,
     /// Start after this slot: the `next` of the page before.
     after: Option<String>,
     /// How many at most; 100 unless asked otherwise, 1000 at most.
@@ -45,6 +49,13 @@ pub struct RecordsPage {
     pub records: Vec<RecordView>,
     /// Where the next page starts; absent on the last one.
     pub next: Option<String>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Find {
+    /// The key, as the client sent it.
+    key: String,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -113,17 +124,45 @@ pub(super) async fn list(
         state,
         operation: query.operation,
         actor: query.actor,
+        hint: None,
+        age_min: query.older_than.map(Duration::from_secs),
+        age_max: query.younger_than.map(Duration::from_secs),
     };
     let page = Page { after, records_max };
-    let found = admin.operate()?.list(&filter, &page).await?;
-    let next = (found.len() == records_max)
-        .then(|| found.last().map(|(slot, _)| slot.to_string()))
-        .flatten();
-    let records = found
-        .iter()
-        .map(|(slot, record)| RecordView::of(slot, record, false))
-        .collect();
-    Ok(Json(RecordsPage { records, next }))
+    Ok(Json(admin.page(&filter, &page).await?))
+}
+
+/// In a body, not in a path: a key is a secret, and paths are logged.
+pub(super) async fn find(
+    State(admin): State<Admin>,
+    find: Result<Json<Find>, axum::extract::rejection::JsonRejection>,
+) -> Result<Json<RecordsPage>, Problem> {
+    let Json(find) = find.map_err(|error| Problem::bad(error.body_text()))?;
+    let key = Key::parse(find.key.as_bytes(), &KeyRule::any())
+        .map_err(|error| Problem::bad(error.to_string()))?;
+    let filter = Filter {
+        hint: Some(admin.engine.hint(&key)),
+        ..Filter::default()
+    };
+    let page = Page {
+        after: None,
+        records_max: PAGE_RECORDS_MAX,
+    };
+    Ok(Json(admin.page(&filter, &page).await?))
+}
+
+impl Admin {
+    async fn page(&self, filter: &Filter, page: &Page) -> Result<RecordsPage, Problem> {
+        let found = self.operate()?.list(filter, page).await?;
+        let next = (found.len() == page.records_max)
+            .then(|| found.last().map(|(slot, _)| slot.to_string()))
+            .flatten();
+        let records = found
+            .iter()
+            .map(|(slot, record)| RecordView::of(slot, record, false))
+            .collect();
+        Ok(RecordsPage { records, next })
+    }
 }
 
 pub(super) async fn show(

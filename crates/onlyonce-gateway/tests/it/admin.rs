@@ -42,6 +42,38 @@ async fn health_needs_only_the_process_and_readiness_the_store() {
 }
 
 #[tokio::test]
+async fn the_records_of_a_key_are_found_by_it() {
+    const KEY: &str = "a-key-that-is-long-enough";
+    let service = Service::start().await;
+    let gateway = gateway(service.address, "").await;
+    order_with(&gateway, KEY, "{}").await;
+    order_with(&gateway, "another-key-that-is-long-enough", "{}").await;
+
+    let mut found = Vec::new();
+    for key in [
+        KEY,
+        "\"a-key-that-is-long-enough\"",
+        "a-key-nobody-has-sent-so-far",
+    ] {
+        let (status, page) = send(&gateway, "/api/v1/records/find", json!({"key": key})).await;
+        assert_eq!(status, 200, "{page}");
+        found.push(page["records"].as_array().unwrap().clone());
+    }
+
+    assert_eq!(found[0].len(), 1);
+    assert_eq!(found[0], found[1], "quoted or bare, it is the same key");
+    assert_eq!(found[2], Vec::<Value>::new());
+    for wrong in [
+        json!({}),
+        json!({"key": ""}),
+        json!({"key": KEY, "scope": "x"}),
+    ] {
+        let (status, _) = send(&gateway, "/api/v1/records/find", wrong).await;
+        assert_eq!(status, 400);
+    }
+}
+
+#[tokio::test]
 async fn a_record_is_listed_shown_and_forgotten() {
     let service = Service::start().await;
     let gateway = gateway(service.address, "").await;

@@ -4,9 +4,10 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use onlyonce_core::operate::{Filter, Page, StateName};
-use onlyonce_core::{Claim, Meta, OnLapse, Record, Response, Slot};
+use onlyonce_core::{Claim, Key, KeyRule, Meta, OnLapse, Record, Response, Slot, SlotSecret};
 
 use super::TestBed;
 use super::subject::{Subject, answer, meta};
@@ -180,10 +181,89 @@ pub async fn a_list_can_be_of_one_operation_or_actor(bed: &dyn TestBed) {
             state: Some(StateName::Pending),
             operation: operation.map(Into::into),
             actor: actor.map(Into::into),
+            ..Filter::default()
         };
         let listed = store.list(&filter, &ALL).await;
         assert_eq!(listed.len(), count, "{operation:?} by {actor:?}");
     }
+}
+
+pub async fn a_list_can_be_of_one_key(bed: &dyn TestBed) {
+    let store = Subject::of(bed);
+    let secret = SlotSecret::from_bytes([7; SlotSecret::BYTES]);
+    let key = |text| secret.hint(&Key::new(text, &KeyRule::default()).expect("a key"));
+    // The first two begin alike, the last two are too short to show anything.
+    let hints = [
+        key("550e8400-e29b-41d4-a716-446655440000"),
+        key("550e8400-e29b-41d4-a716-446655440001"),
+        key("a"),
+        key("b"),
+    ];
+    let mut claims = Vec::new();
+    for hint in hints {
+        let meta = Meta {
+            hint,
+            ..Meta::clone(&meta("holder"))
+        };
+        let claim = Claim {
+            meta: Arc::new(meta),
+            ..store.fresh()
+        };
+        let lease = store.lease(&claim).await;
+        store.stored(&lease, &answer("stored"), LONG).await;
+        claims.push(claim);
+    }
+
+    for (hint, claim) in hints.into_iter().zip(&claims) {
+        let filter = Filter {
+            hint: Some(hint),
+            ..Filter::default()
+        };
+        let listed = store.list(&filter, &ALL).await;
+
+        let found: Vec<_> = listed
+            .iter()
+            .map(|(slot, it)| (*slot, it.meta.hint))
+            .collect();
+        assert_eq!(found, [(claim.slot, hint)]);
+    }
+    let unknown = Filter {
+        hint: Some(key("c")),
+        ..Filter::default()
+    };
+    assert!(store.list(&unknown, &ALL).await.is_empty());
+}
+
+pub async fn a_list_can_be_of_what_is_old_or_young(bed: &dyn TestBed) {
+    const HOUR: Option<Duration> = Some(Duration::from_secs(3600));
+    let store = Subject::of(bed);
+    let old = store.done("stored").await;
+    bed.advance(PAST_SHORT).await;
+    let young = store.done("stored").await;
+    let age = store.record(&old).await.age();
+
+    let mut found = Vec::new();
+    for (age_min, age_max) in [
+        (Some(age), None),
+        (None, Some(Duration::ZERO)),
+        (None, HOUR),
+        (HOUR, None),
+    ] {
+        let filter = Filter {
+            age_min,
+            age_max,
+            ..Filter::default()
+        };
+        let listed = store.list(&filter, &ALL).await;
+        found.push([&old, &young].map(|it| listed.iter().any(|(slot, _)| *slot == it.slot)));
+    }
+
+    assert!(age >= PAST_SHORT, "{age:?}");
+    let [[is_old, _], [is_new, _], young_enough, aged] = found[..] else {
+        panic!("four lists: {found:?}");
+    };
+    assert!(is_old && !is_new);
+    assert_eq!((young_enough, aged), ([true; 2], [false; 2]));
 }
 
 pub async fn the_pages_of_a_filtered_list_are_full(bed: &dyn TestBed) {

@@ -22,12 +22,15 @@ type Orders = Arc<AtomicU64>;
 /// Serves orders under a policy.
 pub(crate) async fn start(policy: Policy) -> String {
     let engine = Engine::open(MemoryStore::new()).await.unwrap();
-    let app = Router::new()
+    serve(bare().layer(IdempotencyLayer::new(engine).policy(policy))).await
+}
+
+/// The same service without protection.
+pub(crate) fn bare() -> Router {
+    Router::new()
         .route("/orders", post(order).get(async || "orders"))
         .route("/slow", post(slow_order))
-        .layer(IdempotencyLayer::new(engine).policy(policy))
-        .with_state(Orders::default());
-    serve(app).await
+        .with_state(Orders::default())
 }
 
 async fn order(State(orders): State<Orders>, headers: HeaderMap, body: Bytes) -> Response<Body> {

@@ -8,7 +8,7 @@ use sqlx::AssertSqlSafe;
 
 use super::text::Text;
 use super::verbs::{Claiming, Completing};
-use crate::sql::shared::{Cells, Held, READ_COLUMNS, Table, in_state};
+use crate::sql::shared::{Cells, Held, READ_COLUMNS, Table, in_state, to_millis};
 
 /// When a statement began, in milliseconds since 1970, whatever the session's time zone. For
 /// reading: what it reads was true then or later, so what it finds lapsed had lapsed.
@@ -211,6 +211,17 @@ impl Statements {
                 text.sql(" AND CAST(").sql(column).sql(" AS BINARY) = ");
                 text.bytes(wanted.as_bytes());
             }
+        }
+        if let Some(hint) = filter.hint {
+            text.sql(" AND hint = ").text(&hint.to_text());
+        }
+        if let Some(age) = filter.age_min {
+            text.sql(" AND created_at <= ").sql(BEGAN).sql(" - ");
+            text.int(to_millis(age));
+        }
+        if let Some(age) = filter.age_max {
+            text.sql(" AND created_at >= ").sql(BEGAN).sql(" - ");
+            text.int(to_millis(age));
         }
         text.sql(" ORDER BY slot LIMIT ").int(records_max);
         text

@@ -5,4 +5,7 @@ WHERE r.slot > $1::bytea AND {live}
     AND ($2::text IS NULL OR $2::text = CASE WHEN {lapsed} THEN 'L' ELSE r.state::text END)
     AND ($3::text IS NULL OR $3::text = r.operation)
     AND ($4::text IS NULL OR $4::text = r.actor)
-ORDER BY r.slot LIMIT $5::int8
+    AND ($5::text IS NULL OR $5::text = r.hint)
+    AND r.created_at BETWEEN v.now - $7::int8 * interval '1 microsecond'
+                         AND v.now - $6::int8 * interval '1 microsecond'
+ORDER BY r.slot LIMIT $8::int8

@@ -95,6 +95,9 @@ impl Operate for PostgresStore {
             Arg::Text(filter.state.map(|name| state(name).to_owned())),
             Arg::Text(filter.operation.as_deref().map(text)),
             Arg::Text(filter.actor.as_deref().map(text)),
+            Arg::Text(filter.hint.map(|hint| text(&hint.to_text()))),
+            Arg::Int(filter.age_min.map_or(-micros(Duration::MAX), micros)),
+            Arg::Int(micros(filter.age_max.unwrap_or(Duration::MAX))),
             number(page.records_max),
         ];
         let list = &self.server.statements.list;

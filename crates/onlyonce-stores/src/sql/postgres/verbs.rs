@@ -65,7 +65,7 @@ impl Verb for Claiming {
             bytes(rows, |it| codec::encode_meta(&it.0.meta)),
             texts(rows, |it| Some(text(&it.0.meta.operation))),
             texts(rows, |it| it.0.meta.actor.as_deref().map(text)),
-            texts(rows, |it| Some(text(&it.0.meta.hint.to_string()))),
+            texts(rows, |it| Some(text(&it.0.meta.hint.to_text()))),
         ]
     }
 

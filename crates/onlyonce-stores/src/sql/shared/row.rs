@@ -88,7 +88,7 @@ impl Cells {
             replays: i64::try_from(kept.replays).unwrap_or(i64::MAX),
             operation: Arc::clone(&kept.meta.operation),
             actor: kept.meta.actor.clone(),
-            hint: kept.meta.hint.to_string(),
+            hint: kept.meta.hint.to_text(),
             meta: codec::encode_meta(&kept.meta),
             response: response.map(|response| codec::encode_response(response)),
             dead,

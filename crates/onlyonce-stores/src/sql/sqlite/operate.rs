@@ -158,6 +158,17 @@ impl SqliteStore {
         if let Some(actor) = &filter.actor {
             query.push(" AND actor = ").push_bind(actor.clone());
         }
+        if let Some(hint) = filter.hint {
+            query.push(" AND hint = ").push_bind(hint.to_text());
+        }
+        if let Some(age) = filter.age_min {
+            query.push(format!(" AND created_at <= {NOW} - "));
+            query.push_bind(to_millis(age));
+        }
+        if let Some(age) = filter.age_max {
+            query.push(format!(" AND created_at >= {NOW} - "));
+            query.push_bind(to_millis(age));
+        }
         let most = i64::try_from(page.records_max).unwrap_or(i64::MAX);
         query.push(" ORDER BY slot LIMIT ").push_bind(most);
         query

@@ -1,0 +1,309 @@
+//! What an operator types: `keys`, `store`, `config`, `profiles`, completions and manual pages,
+//! over a gateway's admin API and straight on a store.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use onlyonce_core::Engine;
+use onlyonce_gateway::{Gateway, config};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::support::program::{run, run_with};
+use crate::support::{ours, serve};
+
+const KEY: &str = "550e8400-e29b-41d4-a716-446655440000";
+
+/// A gateway, and where operators reach it.
+async fn gateway() -> (Gateway, String) {
+    let upstream = serve(ours::bare()).await;
+    let upstream = upstream.trim_end_matches("/orders");
+    let flags = [
+        ("listen", "127.0.0.1:0".to_owned()),
+        ("admin", "127.0.0.1:0".to_owned()),
+        ("store", "memory:".to_owned()),
+        ("upstream", upstream.to_owned()),
+    ];
+    let settings = config::load(None, [], &flags).unwrap();
+    let gateway = Gateway::start(&settings).await.unwrap();
+    let admin = format!("http://{}", gateway.admin_address());
+    (gateway, admin)
+}
+
+async fn order(gateway: &Gateway, key: &str, caller: Option<&str>) -> u16 {
+    let url = format!("http://{}/orders", gateway.address());
+    let mut request = reqwest::Client::new()
+        .post(url)
+        .header("idempotency-key", key);
+    if let Some(caller) = caller {
+        request = request.bearer_auth(caller);
+    }
+    request.send().await.unwrap().status().as_u16()
+}
+
+/// A file store with one finished job; its URL.
+async fn folder(at: &Path) -> String {
+    let url = format!("file:{}", at.join("records").display());
+    let store = onlyonce_stores::open(&url).await.unwrap();
+    let engine = Engine::open(Arc::clone(&store)).await.unwrap();
+    pay(&engine).await;
+    engine.shutdown(std::time::Duration::from_secs(10)).await;
+    url
+}
+
+async fn pay(engine: &Engine) {
+    let work = async || Ok::<_, String>("paid".to_owned());
+    let paid = engine.job("pay").run(KEY, "7 EUR", work).await;
+    assert_eq!(paid.unwrap().value, "paid");
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+#[tokio::test]
+async fn a_record_is_found_by_its_key_and_by_the_start_of_its_slot() {
+    let (gateway, admin) = gateway().await;
+    assert_eq!(order(&gateway, KEY, None).await, 201);
+    assert_eq!(
+        order(&gateway, "another-key-of-another-order", None).await,
+        201
+    );
+
+    let (code, out, err) = run(&["keys", "show", KEY, "--admin", &admin, "--json"]).await;
+    assert_eq!((code, err.as_str()), (0, ""), "{out}");
+    let by_key = json(&out);
+    let slot = by_key["slot"].as_str().unwrap();
+    let (_, by_slot, _) = run(&["keys", "show", slot, "--admin", &admin, "--json"]).await;
+    let (_, by_start, _) = run(&["keys", "show", &slot[..8], "--admin", &admin, "--json"]).await;
+    let typed = format!("{KEY}\n");
+    let line = ["keys", "show", "-", "--admin", &admin, "--json"];
+    let (_, by_stdin, _) = run_with(&line, &typed).await;
+
+    assert_eq!(by_key["state"], "done");
+    for found in [by_slot, by_start, by_stdin] {
+        assert_eq!(json(&found)["slot"], by_key["slot"]);
+    }
+    assert!(!out.contains(KEY), "a key is a secret: {out}");
+}
+
+#[tokio::test]
+async fn a_key_that_two_callers_used_is_asked_back() {
+    let (gateway, admin) = gateway().await;
+    for caller in ["alice", "bob"] {
+        assert_eq!(order(&gateway, KEY, Some(caller)).await, 201);
+    }
+
+    let (code, _, err) = run(&["keys", "forget", KEY, "--admin", &admin]).await;
+
+    assert_eq!(code, 2);
+    assert!(err.contains("2 records have this key"), "{err}");
+    assert_eq!(err.matches("  /orders by").count(), 2, "{err}");
+    let (_, listed, _) = run(&["keys", "list", "--admin", &admin, "--json"]).await;
+    assert_eq!(
+        json(&listed).as_array().unwrap().len(),
+        2,
+        "nothing is forgotten"
+    );
+}
+
+#[tokio::test]
+async fn a_forgotten_key_runs_anew_and_is_then_absent() {
+    let (gateway, admin) = gateway().await;
+    order(&gateway, KEY, None).await;
+
+    let (forgotten, _, _) = run(&["keys", "forget", KEY, "--admin", &admin]).await;
+    let (again, _, err) = run(&["keys", "forget", KEY, "--admin", &admin]).await;
+
+    assert_eq!((forgotten, again), (0, 1), "{err}");
+    assert!(err.contains("no live record has this key or slot"), "{err}");
+}
+
+#[tokio::test]
+async fn the_body_of_an_answer_is_shown_on_request_only() {
+    let (gateway, admin) = gateway().await;
+    order(&gateway, KEY, None).await;
+
+    let (_, brief, _) = run(&["keys", "show", KEY, "--admin", &admin]).await;
+    let (_, whole, _) = run(&["keys", "show", KEY, "--admin", &admin, "--body"]).await;
+
+    assert!(!brief.contains("\"order\":1"), "{brief}");
+    assert!(whole.contains("\"order\":1"), "{whole}");
+    assert!(brief.contains("state       done"), "{brief}");
+    assert!(brief.contains("operation   /orders"), "{brief}");
+    assert!(brief.contains("location: /orders/1"), "{brief}");
+}
+
+#[tokio::test]
+async fn a_list_is_a_table_for_people_and_goes_on_where_it_ended() {
+    let (gateway, admin) = gateway().await;
+    for n in 0..3 {
+        order(&gateway, &format!("key-number-{n}-of-three-keys"), None).await;
+    }
+
+    let line = ["keys", "list", "--admin", &admin, "--limit", "2"];
+    let (code, first, more) = run(&line).await;
+    let after = more.trim().rsplit(' ').next().unwrap();
+    let line = [&line[..], &["--after", after]].concat();
+    let (_, rest, nothing_more) = run(&line).await;
+
+    assert_eq!(code, 0, "{more}");
+    assert!(first.starts_with("SLOT"), "{first}");
+    assert_eq!((first.lines().count(), rest.lines().count()), (3, 2));
+    assert!(more.starts_with("there may be more: --after "), "{more}");
+    assert_eq!(nothing_more, "");
+}
+
+#[tokio::test]
+async fn a_list_is_narrowed_by_state_operation_and_age() {
+    let (gateway, admin) = gateway().await;
+    order(&gateway, KEY, None).await;
+
+    for (filter, count) in [
+        (["--state", "done"], 1),
+        (["--state", "unknown"], 0),
+        (["--operation", "/orders"], 1),
+        (["--operation", "/other"], 0),
+        (["--younger-than", "1h"], 1),
+        (["--older-than", "1h"], 0),
+    ] {
+        let line = [&["keys", "list", "--admin", &admin, "--json"], &filter[..]].concat();
+        let (code, out, err) = run(&line).await;
+        assert_eq!(code, 0, "{err}");
+        assert_eq!(json(&out).as_array().unwrap().len(), count, "{filter:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_store_is_looked_at_while_nobody_owns_it() {
+    let place = TempDir::new().unwrap();
+    let url = folder(place.path()).await;
+
+    let (code, shown, err) = run(&["keys", "show", KEY, "--store", &url, "--body"]).await;
+    let (_, stats, _) = run(&["store", "stats", "--store", &url, "--json"]).await;
+    let (checked, states, said) = run(&["store", "check", "--store", &url]).await;
+    let (swept, dropped, _) = run(&["store", "sweep", "--store", &url, "--json"]).await;
+
+    assert_eq!(code, 0, "{err}");
+    assert!(shown.contains("paid"), "{shown}");
+    assert_eq!(json(&stats)["records"], 1);
+    assert_eq!((checked, states.as_str()), (0, "done     1\n"), "{said}");
+    assert!(said.contains("its 1 records can be read"), "{said}");
+    assert_eq!((swept, json(&dropped)["swept"].as_u64()), (0, Some(0)));
+}
+
+#[tokio::test]
+async fn looking_for_a_key_leaves_an_empty_store_without_a_secret() {
+    let place = TempDir::new().unwrap();
+    let url = format!("file:{}", place.path().join("records").display());
+
+    let (code, _, err) = run(&["keys", "show", KEY, "--store", &url]).await;
+
+    assert_eq!(code, 1, "{err}");
+    let secret = onlyonce_core::SlotSecret::from_bytes([1; 32]);
+    let store = onlyonce_stores::open(&url).await.unwrap();
+    let engine = Engine::builder(store).secret(secret).open().await;
+    assert!(
+        engine.is_ok(),
+        "a configured secret is still free to choose"
+    );
+}
+
+#[tokio::test]
+async fn a_configured_secret_is_needed_to_find_a_key_in_its_store() {
+    let place = TempDir::new().unwrap();
+    let url = format!("file:{}", place.path().join("records").display());
+    let store = onlyonce_stores::open(&url).await.unwrap();
+    let secret = onlyonce_core::SlotSecret::from_bytes([0xab; 32]);
+    let engine = Engine::builder(Arc::clone(&store)).secret(secret).open();
+    let engine = engine.await.unwrap();
+    pay(&engine).await;
+    engine.shutdown(std::time::Duration::from_secs(10)).await;
+    drop((engine, store));
+    let file = place.path().join("secret");
+    std::fs::write(&file, "ab".repeat(32)).unwrap();
+
+    let (without, _, err) = run(&["keys", "show", KEY, "--store", &url]).await;
+    let file = file.to_str().unwrap();
+    let line = ["keys", "show", KEY, "--store", &url, "--secret-file", file];
+    let (with, out, _) = run(&line).await;
+
+    assert_eq!((without, with), (2, 0), "{err}");
+    assert!(err.contains("secret"), "{err}");
+    assert!(out.contains("state       done"), "{out}");
+}
+
+#[tokio::test]
+async fn what_cannot_be_meant_is_exit_2_and_says_why() {
+    let nobody = "http://127.0.0.1:1";
+    for (line, why) in [
+        (
+            &["keys", "list", "--admin", nobody][..],
+            "no gateway answers at",
+        ),
+        (&["store", "check", "--store", "reddis://h"], "redis"),
+        (&["keys", "list", "--state", "open"], "pending, lapsed"),
+        (&["keys", "list", "--limit", "0"], "1..=1000"),
+        (
+            &["keys", "list", "--admin", nobody, "--after", "x"],
+            "64 hex digits",
+        ),
+        (&["keys", "extend", "3fa9c01b", "soon"], "soon"),
+        (&["keys", "show", "k", "--secret-file", "f"], "--store"),
+    ] {
+        let (code, out, err) = run(line).await;
+
+        assert_eq!((code, out.as_str()), (2, ""), "{line:?}: {err}");
+        assert!(err.contains(why), "{line:?}: {err}");
+    }
+}
+
+#[tokio::test]
+async fn settings_are_checked_by_line_with_the_nearest_right_word() {
+    let place = TempDir::new().unwrap();
+    let file = place.path().join("onlyonce.toml");
+    std::fs::write(
+        &file,
+        "upstream = \"http://127.0.0.1:3000\"\nlisen = \"127.0.0.1:80\"\n",
+    )
+    .unwrap();
+    let path = file.to_str().unwrap();
+
+    let (wrong, _, err) = run(&["config", "check", path]).await;
+    std::fs::write(&file, "upstream = \"http://127.0.0.1:3000\"\n").unwrap();
+    let (right, _, said) = run(&["config", "check", path]).await;
+
+    assert_eq!((wrong, right), (1, 0), "{err}{said}");
+    assert!(err.contains("onlyonce.toml:2"), "{err}");
+    assert!(err.contains("`listen`"), "{err}");
+}
+
+#[tokio::test]
+async fn every_profile_is_told_to_people_and_to_programs() {
+    let (_, table, _) = run(&["profiles"]).await;
+    let (_, list, _) = run(&["profiles", "--json"]).await;
+
+    let list = json(&list);
+    let list = list.as_array().unwrap();
+    assert_eq!(list.len(), onlyonce_core::profile::all().len());
+    for profile in list {
+        let name = profile["name"].as_str().unwrap();
+        assert!(table.contains(name), "{name} is not in\n{table}");
+    }
+}
+
+#[tokio::test]
+async fn shells_and_man_know_every_subcommand() {
+    let place = TempDir::new().unwrap();
+    let folder = place.path().join("man1");
+
+    let (code, bash, _) = run(&["completions", "bash"]).await;
+    let (written, _, err) = run(&["man", folder.to_str().unwrap()]).await;
+
+    assert_eq!((code, written), (0, 0), "{err}");
+    for name in ["gateway", "keys", "store", "config", "profiles", "verify"] {
+        assert!(bash.contains(name), "{name}");
+        let page = std::fs::read_to_string(folder.join(format!("onlyonce-{name}.1"))).unwrap();
+        assert!(page.contains(".SH"), "{page}");
+    }
+}
