@@ -104,7 +104,20 @@ pub(crate) fn test_executables() -> Result<Option<Executables>, Failure> {
 /// Builds an example and says where its program is, or `None` when the build failed. The features
 /// are those of the tests, so that what they built is used.
 pub(crate) fn example(name: &str) -> Result<Option<PathBuf>, Failure> {
-    let mut build = cargo(&["build", "--workspace", "--all-features", "--example", name]);
+    let build = ["build", "--workspace", "--all-features", "--example", name];
+    program(name, &build)
+}
+
+/// Builds packages, optimised, and says where the program of this name is, or `None` when the build
+/// failed. What is built together shares its dependencies.
+pub(crate) fn optimised(packages: &[&str], name: &str) -> Result<Option<PathBuf>, Failure> {
+    let mut build = vec!["build", "--release"];
+    build.extend(packages.iter().flat_map(|package| ["-p", package]));
+    program(name, &build)
+}
+
+fn program(name: &str, build: &[&str]) -> Result<Option<PathBuf>, Failure> {
+    let mut build = cargo(build);
     build.arg("--message-format=json-render-diagnostics");
     let Some(messages) = stdout(&mut build)? else {
         return Ok(None);
@@ -117,7 +130,7 @@ pub(crate) fn example(name: &str) -> Result<Option<PathBuf>, Failure> {
             return Ok(Some(path.into()));
         }
     }
-    Err(Failure::new(format!("cargo built no example {name}")))
+    Err(Failure::new(format!("cargo built no program {name}")))
 }
 
 /// `cargo xtask sim`: exits as the simulator does.
@@ -133,12 +146,7 @@ pub(crate) fn sim_command<A: AsRef<str>>(args: &[A]) -> Command {
     command
 }
 
-/// `cargo xtask bench`: exits as the benchmarks do.
-pub(crate) fn bench() -> Result<ExitCode, Failure> {
-    exit_code(cargo(&["bench", "-p", "onlyonce-tower", "--all-features"]))
-}
-
-fn exit_code(mut command: Command) -> Result<ExitCode, Failure> {
+pub(crate) fn exit_code(mut command: Command) -> Result<ExitCode, Failure> {
     let code = status(&mut command)?.code();
     // No code means a signal ended it.
     let code = code.and_then(|code| u8::try_from(code).ok()).unwrap_or(2);

@@ -8,6 +8,7 @@
     reason = "talking to the person at the terminal is what this program is for"
 )]
 
+mod bench;
 mod cargo;
 mod ci;
 mod follow;
@@ -60,8 +61,22 @@ enum Task {
         )]
         args: Vec<String>,
     },
-    /// Measure what the tower layer costs a request
-    Bench,
+    /// Measure what the tower layer costs a request, or the stores, against what they are built on
+    ///
+    /// Programs that measure, and servers, are installed if they are missing. Results are a table,
+    /// and JSON in a file on request: `cargo xtask bench stores --json FILE`.
+    Bench {
+        /// What to measure
+        #[arg(value_enum, default_value_t = bench::Subject::Layer)]
+        subject: bench::Subject,
+        /// Handed to the benchmark as they are; try `--help`
+        #[arg(
+            trailing_var_arg = true,
+            allow_hyphen_values = true,
+            value_name = "ARGS"
+        )]
+        args: Vec<String>,
+    },
 }
 
 const AFTER_HELP: &str = "\
@@ -72,6 +87,8 @@ Examples:
   cargo xtask ci                                  what must pass before a change is merged
   cargo xtask sim --seeds 1000                    a quick look for trouble
   cargo xtask sim --first 4711 --seeds 1          replay one seed
+  cargo xtask bench                               what the tower layer costs
+  cargo xtask bench stores --only file,redis      two stores against what they are built on
 
 Exit code: 0 all good, 1 a check said no, 2 wrong usage or a check could not run.
 `sim` and `bench` exit with the code of what they ran.";
@@ -93,7 +110,7 @@ fn main() -> ExitCode {
         }),
         Task::Ci => ci::run().map(verdict),
         Task::Sim { args } => cargo::sim(&args),
-        Task::Bench => cargo::bench(),
+        Task::Bench { subject, args } => bench::run(subject, &args),
     };
 
     done.unwrap_or_else(|failure| {

@@ -57,10 +57,7 @@ impl Servers {
         println!("servers: building what starts them");
         let program = cargo::example(PROGRAM)?
             .ok_or_else(|| Failure::new("what starts the servers does not build"))?;
-        let missing = missing(&program)?;
-        if !missing.is_empty() {
-            install(&missing)?;
-        }
+        install_missing(Command::new(&program).arg("--missing"))?;
         println!("servers: starting");
         let mut servers = nothing;
         servers.start(&program)?;
@@ -130,18 +127,22 @@ fn are_needed(extra: &[String]) -> bool {
     selects_all
 }
 
-/// The Debian packages that are not installed.
-fn missing(program: &Path) -> Result<Vec<String>, Failure> {
-    let text = stdout(Command::new(program).arg("--missing"))?;
-    let text = text.ok_or_else(|| Failure::new("cannot see which servers are installed"))?;
-    Ok(text.lines().map(str::to_owned).collect())
+/// Installs the Debian packages that `asked` names, one a line.
+pub(crate) fn install_missing(asked: &mut Command) -> Result<(), Failure> {
+    let text = stdout(asked)?;
+    let text = text.ok_or_else(|| Failure::new("cannot see which packages are installed"))?;
+    let missing: Vec<_> = text.lines().map(str::to_owned).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    install(&missing)
 }
 
 fn install(packages: &[String]) -> Result<(), Failure> {
     let names = packages.join(" ");
     let by_hand = |failure: Failure| {
         Failure::new(format!(
-            "the tests need servers that are not installed, and installing them failed: {}\n\
+            "programs are needed that are not installed, and installing them failed: {}\n\
              install them by hand: apt-get install --no-install-recommends {names}",
             failure.0
         ))

@@ -7,9 +7,13 @@ use std::path::Path;
 use onlyonce_core::Slot;
 use tokio::sync::{mpsc, oneshot};
 
-const BATCH_MAX: usize = 1024;
+use crate::failure::Failure;
 
-pub(crate) struct BareLog {
+const BATCH_MAX: usize = 1024;
+/// What stands before a body: its length, its checksum, its slot.
+const HEAD_BYTES: usize = 8 + Slot::BYTES;
+
+pub(super) struct BareLog {
     queue: mpsc::UnboundedSender<Appended>,
 }
 
@@ -20,8 +24,8 @@ struct Appended {
 }
 
 impl BareLog {
-    pub(crate) fn create(path: &Path) -> Self {
-        let mut file = File::create(path).expect("a file can be made");
+    pub(super) fn create(path: &Path) -> Result<Self, Failure> {
+        let mut file = File::create(path).map_err(Failure::doing("make a log"))?;
         let (queue, mut waiting) = mpsc::unbounded_channel::<Appended>();
         std::thread::spawn(move || {
             let (mut batch, mut bytes) = (Vec::new(), Vec::new());
@@ -42,14 +46,15 @@ impl BareLog {
                 }
             }
         });
-        Self { queue }
+        Ok(Self { queue })
     }
 
-    pub(crate) async fn append(&self, slot: &Slot, bytes: usize) {
+    /// Appends an entry of this many bytes in all.
+    pub(super) async fn append(&self, slot: &Slot, bytes: usize) {
         let (done, appended) = oneshot::channel();
         let appending = Appended {
             slot: *slot,
-            body: vec![7; bytes],
+            body: vec![7; bytes.saturating_sub(HEAD_BYTES)],
             done,
         };
         drop(self.queue.send(appending));

@@ -1,0 +1,86 @@
+//! Measures the stores and the gateway against what they are built on, in one run and as ratios.
+//! Run by `cargo xtask bench stores` and `cargo xtask bench gateway`, which build it optimised.
+//!
+//! Whatever is compared takes turns in short rounds, and the median of the rounds counts: a noisy
+//! machine is noisy for both sides.
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "talking to the person at the terminal is what this program is for"
+)]
+
+mod failure;
+mod report;
+mod rounds;
+mod stores;
+mod system;
+mod tool;
+mod work;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::failure::Failure;
+use crate::report::Report;
+
+/// Measures the stores and the gateway
+#[derive(Parser)]
+#[command(name = "onlyonce-bench", disable_help_subcommand = true)]
+struct Cli {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Every durable store against what it is built on
+    Stores {
+        #[command(flatten)]
+        options: stores::Options,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Write the Debian packages that are not installed, one a line
+    Missing,
+    /// Open a file store, say how long it took and what it holds
+    #[command(hide = true)]
+    Reopen { folder: PathBuf },
+}
+
+#[derive(Args)]
+struct Output {
+    /// Also write the results to this file, as JSON
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().what {
+        What::Stores { options, output } => stores::run(&options).and_then(|it| show(&it, &output)),
+        What::Missing => {
+            tool::missing_packages()
+                .iter()
+                .for_each(|it| println!("{it}"));
+            Ok(())
+        }
+        What::Reopen { folder } => stores::reopen(&folder),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("bench: {failure}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// A goal that is missed is shown as missed; it does not fail the run.
+fn show(report: &Report, output: &Output) -> Result<(), Failure> {
+    println!("{report}");
+    match &output.json {
+        Some(path) => report.write(path),
+        None => Ok(()),
+    }
+}

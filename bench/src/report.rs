@@ -1,0 +1,166 @@
+//! What was measured beside what was hoped for: a table for people, JSON for programs.
+
+use std::fmt;
+use std::fs;
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::failure::Failure;
+
+/// All rows of a run.
+#[derive(Default, Serialize)]
+pub(crate) struct Report {
+    pub(crate) rows: Vec<Row>,
+}
+
+/// One figure: a ratio where there is something to compare with.
+#[derive(Serialize)]
+pub(crate) struct Row {
+    /// What is measured: `file`, `redis`.
+    pub(crate) subject: &'static str,
+    /// Under which load.
+    pub(crate) case: String,
+    /// Which property of it.
+    pub(crate) what: &'static str,
+    pub(crate) unit: Unit,
+    pub(crate) ours: f64,
+    /// The same of what it is compared with.
+    pub(crate) base: Option<f64>,
+    /// The median of the rounds' ratios; without a base the same as `ours`.
+    pub(crate) figure: f64,
+    pub(crate) goal: Option<Goal>,
+    /// Whether the goal is met, where there is one.
+    pub(crate) met: Option<bool>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Serialize)]
+pub(crate) enum Unit {
+    #[serde(rename = "1/s")]
+    PerSecond,
+    #[serde(rename = "us")]
+    Micros,
+    #[serde(rename = "s")]
+    Seconds,
+    #[serde(rename = "MB")]
+    Megabytes,
+}
+
+#[derive(Clone, Copy, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Goal {
+    AtLeast(f64),
+    Below(f64),
+}
+
+impl Row {
+    /// A figure that stands for itself.
+    pub(crate) fn alone(
+        subject: &'static str,
+        case: impl Into<String>,
+        what: &'static str,
+        (ours, unit): (f64, Unit),
+        goal: Option<Goal>,
+    ) -> Self {
+        Self {
+            subject,
+            case: case.into(),
+            what,
+            unit,
+            ours,
+            base: None,
+            figure: ours,
+            goal,
+            met: goal.map(|goal| goal.is_met_by(ours)),
+        }
+    }
+
+    /// The same beside what it is compared with.
+    pub(crate) fn against(mut self, base: f64, ratio: f64) -> Self {
+        self.base = Some(base);
+        self.figure = ratio;
+        self.met = self.goal.map(|goal| goal.is_met_by(ratio));
+        self
+    }
+}
+
+impl Goal {
+    fn is_met_by(self, figure: f64) -> bool {
+        match self {
+            Self::AtLeast(least) => figure >= least,
+            Self::Below(bound) => figure < bound,
+        }
+    }
+}
+
+impl Report {
+    pub(crate) fn write(&self, path: &Path) -> Result<(), Failure> {
+        let cannot = || Failure::doing(format!("write {}", path.display()));
+        let text = serde_json::to_string_pretty(self)
+            .map_err(|error| Failure::new(format!("cannot write JSON: {error}")))?;
+        fs::write(path, text + "\n").map_err(cannot())
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rows: Vec<_> = self.rows.iter().map(Row::cells).collect();
+        let head = [
+            "subject", "case", "what", "ours", "base", "ratio", "goal", "",
+        ];
+        let head = head.map(str::to_owned);
+        let width = |column: usize| {
+            let cells = rows.iter().chain([&head]).map(|row| &row[column]);
+            cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+        };
+        let widths: Vec<_> = (0..head.len()).map(width).collect();
+        for row in [&head].into_iter().chain(&rows) {
+            let mut line = String::new();
+            for (cell, width) in row.iter().zip(&widths) {
+                line.push_str(&format!("{cell:width$}  "));
+            }
+            writeln!(f, "{}", line.trim_end())?;
+        }
+        Ok(())
+    }
+}
+
+impl Row {
+    fn cells(&self) -> [String; 8] {
+        [
+            self.subject.to_owned(),
+            self.case.clone(),
+            self.what.to_owned(),
+            self.unit.show(self.ours),
+            self.base.map_or_else(String::new, |it| self.unit.show(it)),
+            self.base
+                .map_or_else(String::new, |_| format!("{:.2}", self.figure)),
+            self.goal.map_or_else(String::new, |goal| goal.to_string()),
+            match self.met {
+                Some(true) => "met".to_owned(),
+                Some(false) => "MISSED".to_owned(),
+                None => String::new(),
+            },
+        ]
+    }
+}
+
+impl Unit {
+    fn show(self, figure: f64) -> String {
+        match self {
+            Self::PerSecond => format!("{figure:.0}/s"),
+            Self::Micros => format!("{figure:.0} µs"),
+            Self::Seconds => format!("{figure:.2} s"),
+            Self::Megabytes => format!("{figure:.0} MB"),
+        }
+    }
+}
+
+impl fmt::Display for Goal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AtLeast(least) => write!(f, "≥ {least}"),
+            Self::Below(bound) => write!(f, "< {bound}"),
+        }
+    }
+}

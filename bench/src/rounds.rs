@@ -1,0 +1,75 @@
+//! Two sides that take turns, and the medians of what they did.
+
+use std::time::Duration;
+
+use crate::report::{Goal, Row, Unit};
+
+/// What one side did in one round.
+#[derive(Clone, Copy)]
+pub(crate) struct Sample {
+    /// Operations a second.
+    pub(crate) rate: f64,
+    /// The time that 99 of 100 stay below, in microseconds, where it is known.
+    pub(crate) p99: Option<f64>,
+}
+
+impl Sample {
+    /// Of operations that took so many microseconds each, and all of them together so long.
+    pub(crate) fn of(mut micros: Vec<u32>, time: Duration) -> Self {
+        micros.sort_unstable();
+        let at = micros.len().saturating_sub(1) * 99 / 100;
+        Self {
+            rate: micros.len() as f64 / time.as_secs_f64(),
+            p99: micros.get(at).map(|it| f64::from(*it)),
+        }
+    }
+}
+
+/// The rounds of both sides, pair by pair.
+#[derive(Default)]
+pub(crate) struct Rounds {
+    ours: Vec<Sample>,
+    base: Vec<Sample>,
+}
+
+impl Rounds {
+    pub(crate) fn add(&mut self, ours: Sample, base: Sample) {
+        self.ours.push(ours);
+        self.base.push(base);
+    }
+
+    pub(crate) fn rate(&self, subject: &'static str, case: &str, goal: Option<Goal>) -> Row {
+        let rate = |sample: &Sample| Some(sample.rate);
+        self.row(subject, case, ("rate", Unit::PerSecond), rate, goal)
+    }
+
+    pub(crate) fn p99(&self, subject: &'static str, case: &str, goal: Option<Goal>) -> Row {
+        let p99 = |sample: &Sample| sample.p99;
+        self.row(subject, case, ("p99", Unit::Micros), p99, goal)
+    }
+
+    fn row(
+        &self,
+        subject: &'static str,
+        case: &str,
+        (what, unit): (&'static str, Unit),
+        of: impl Fn(&Sample) -> Option<f64>,
+        goal: Option<Goal>,
+    ) -> Row {
+        let ours = median(self.ours.iter().filter_map(&of).collect());
+        let base: Vec<_> = self.base.iter().filter_map(&of).collect();
+        let row = Row::alone(subject, case, what, (ours, unit), goal);
+        if base.is_empty() {
+            return row;
+        }
+        let pairs = self.ours.iter().zip(&self.base);
+        let ratios = pairs.filter_map(|(ours, base)| Some(of(ours)? / of(base)?));
+        row.against(median(base), median(ratios.collect()))
+    }
+}
+
+/// The middle of these; zero of none.
+pub(crate) fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures.get(figures.len() / 2).copied().unwrap_or(0.0)
+}

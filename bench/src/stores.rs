@@ -1,0 +1,130 @@
+//! Every durable store against what it is built on: the file store against a bare log, Redis and
+//! PostgreSQL against their own benchmark programs running the same commands and statements.
+
+mod bare_log;
+mod file;
+mod postgres;
+mod redis;
+mod sizes;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use tokio::runtime::Runtime;
+
+use crate::failure::Failure;
+use crate::report::Report;
+
+pub(crate) use self::sizes::reopen;
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Only these parts
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<Part>,
+    /// Also 5 million live records in the file store: minutes, and 8 GB of disk
+    #[arg(long)]
+    long: bool,
+    /// How often the two sides take turns
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// How long each side's turn is
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    seconds: u64,
+    /// How many records are live in the long part
+    #[arg(long, default_value_t = 5_000_000)]
+    live_records: u64,
+    /// How many records are written and expire
+    #[arg(long, default_value_t = 1_000_000)]
+    churn_records: u64,
+    /// Where the file store is; everything made there is removed
+    #[arg(long, default_value = "target/bench")]
+    folder: PathBuf,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// The file store against a bare log
+    File,
+    /// Disk after records have expired
+    Churn,
+    /// The Redis store against redis-benchmark
+    Redis,
+    /// The PostgreSQL store against pgbench
+    Postgres,
+    /// Memory and time to open with millions of records
+    Live,
+}
+
+/// How the two sides take turns.
+#[derive(Clone, Copy)]
+struct Turns {
+    rounds: u32,
+    time: Duration,
+}
+
+impl Options {
+    fn wants(&self, part: Part) -> bool {
+        if self.only.is_empty() {
+            return part != Part::Live || self.long;
+        }
+        self.only.contains(&part)
+    }
+}
+
+pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
+    let runtime = runtime()?;
+    let turns = Turns {
+        rounds: options.rounds,
+        time: Duration::from_secs(options.seconds),
+    };
+    let mut report = Report::default();
+    if options.wants(Part::File) {
+        report
+            .rows
+            .extend(runtime.block_on(file::run(&options.folder, turns))?);
+    }
+    if options.wants(Part::Churn) {
+        let churn = sizes::churn(&options.folder, options.churn_records);
+        report.rows.extend(runtime.block_on(churn)?);
+    }
+    if options.wants(Part::Redis) {
+        report.rows.extend(redis::run(&runtime, turns)?);
+    }
+    if options.wants(Part::Postgres) {
+        report.rows.extend(postgres::run(&runtime, turns)?);
+    }
+    if options.wants(Part::Live) {
+        let live = sizes::live(&options.folder, options.live_records);
+        report.rows.extend(runtime.block_on(live)?);
+    }
+    Ok(report)
+}
+
+fn runtime() -> Result<Runtime, Failure> {
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(Failure::doing("start a runtime"))
+}
+
+fn say(what: &str) {
+    eprintln!("bench: {what}");
+}
+
+/// An empty folder for a store, under one that is ours.
+fn fresh(folder: &Path) -> Result<PathBuf, Failure> {
+    clear(folder);
+    let path = folder.join("data");
+    std::fs::create_dir_all(&path).map_err(Failure::doing(format!(
+        "make the folder {}",
+        path.display()
+    )))?;
+    Ok(path)
+}
+
+fn clear(folder: &Path) {
+    // What is not there needs no removing.
+    drop(std::fs::remove_dir_all(folder.join("data")));
+}

@@ -1,0 +1,95 @@
+//! The file store against a bare append-only log with the same group commit. Both write the same
+//! number of bytes for a claim and for a completion with a body of 1 KiB.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use onlyonce_stores::file::FileStore;
+
+use super::bare_log::BareLog;
+use super::{Turns, clear, fresh, say};
+use crate::failure::Failure;
+use crate::report::{Goal, Row};
+use crate::rounds::{Rounds, Sample};
+use crate::system;
+use crate::work::{Caller, DAY, complete, drive, granted};
+
+const PRODUCERS: [usize; 4] = [1, 16, 64, 256];
+/// Where the goals are set.
+const PRODUCERS_GOAL: usize = 64;
+
+/// How many bytes the store writes for each of its verbs.
+#[derive(Clone, Copy)]
+struct Frames {
+    claim: usize,
+    completion: usize,
+}
+
+pub(super) async fn run(folder: &Path, turns: Turns) -> Result<Vec<Row>, Failure> {
+    let frames = frames(folder).await?;
+    let mut rows = Vec::new();
+    for producers in PRODUCERS {
+        let mut rounds = Rounds::default();
+        for round in 1..=turns.rounds {
+            say(&format!(
+                "file, {producers} producers: round {round} of {}",
+                turns.rounds
+            ));
+            let base = log(folder, frames, producers, turns).await?;
+            let ours = store(folder, producers, turns).await?;
+            rounds.add(ours, base);
+        }
+        let case = format!("{producers} producers");
+        let goal = |goal| (producers == PRODUCERS_GOAL).then_some(goal);
+        rows.push(rounds.rate("file", &case, goal(Goal::AtLeast(0.75))));
+        rows.push(rounds.p99("file", &case, goal(Goal::Below(2.0))));
+    }
+    clear(folder);
+    Ok(rows)
+}
+
+async fn frames(folder: &Path) -> Result<Frames, Failure> {
+    let path = fresh(folder)?;
+    let store = FileStore::open(&path).await?;
+    let caller = Caller::new();
+    let empty = system::length(&path);
+    let lease = granted(&store, &caller.new_claim()).await;
+    let claimed = system::length(&path);
+    complete(&store, &lease, &caller.answer, DAY).await;
+    let completed = system::length(&path);
+    let bytes = |from, to: u64| usize::try_from(to - from).unwrap_or(usize::MAX);
+    Ok(Frames {
+        claim: bytes(empty, claimed),
+        completion: bytes(claimed, completed),
+    })
+}
+
+async fn log(
+    folder: &Path,
+    frames: Frames,
+    producers: usize,
+    turns: Turns,
+) -> Result<Sample, Failure> {
+    let log = Arc::new(BareLog::create(&fresh(folder)?.join("log"))?);
+    let step = move |log: Arc<BareLog>, mut caller: Caller| async move {
+        let claim = caller.new_claim();
+        log.append(&claim.slot, frames.claim).await;
+        caller.lap();
+        log.append(&claim.slot, frames.completion).await;
+        caller.lap();
+        caller
+    };
+    Ok(drive(&log, producers, turns.time, step).await)
+}
+
+async fn store(folder: &Path, producers: usize, turns: Turns) -> Result<Sample, Failure> {
+    let store = Arc::new(FileStore::open(fresh(folder)?).await?);
+    let step = |store: Arc<FileStore>, mut caller: Caller| async move {
+        let lease = granted(&*store, &caller.new_claim()).await;
+        caller.lap();
+        complete(&*store, &lease, &caller.answer, DAY).await;
+        caller.lap();
+        caller
+    };
+    Ok(drive(&store, producers, turns.time, step).await)
+}

@@ -1,0 +1,45 @@
+//! `cargo xtask bench`: the tower layer by itself, or a subject of the package onlyonce-bench, which
+//! is built optimised and given the programs it measures with.
+
+use std::process::{Command, ExitCode};
+
+use clap::ValueEnum;
+
+use crate::cargo::{self, cargo, exit_code};
+use crate::{Failure, servers};
+
+/// What measures, and what it measures from outside.
+const PACKAGES: [&str; 2] = ["onlyonce-bench", "onlyonce-cli"];
+const PROGRAM: &str = "onlyonce-bench";
+
+/// What is measured.
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum Subject {
+    /// What the tower layer costs a request
+    Layer,
+    /// The file, Redis and PostgreSQL stores against a bare log, redis-benchmark and pgbench
+    Stores,
+}
+
+/// Exits as the benchmark does.
+pub(crate) fn run(subject: Subject, args: &[String]) -> Result<ExitCode, Failure> {
+    match subject {
+        Subject::Layer => {
+            let mut command = cargo(&["bench", "-p", "onlyonce-tower", "--all-features"]);
+            if !args.is_empty() {
+                command.arg("--").args(args);
+            }
+            exit_code(command)
+        }
+        Subject::Stores => exit_code(program("stores", args)?),
+    }
+}
+
+fn program(subject: &str, args: &[String]) -> Result<Command, Failure> {
+    let program = cargo::optimised(&PACKAGES, PROGRAM)?
+        .ok_or_else(|| Failure::new("the benchmarks do not build"))?;
+    servers::install_missing(Command::new(&program).arg("missing"))?;
+    let mut command = Command::new(program);
+    command.arg(subject).args(args).current_dir(cargo::root());
+    Ok(command)
+}
