@@ -4,7 +4,8 @@ mod custom_store;
 mod example;
 mod serving;
 
-use example::Example;
+use example::{Example, Told};
+use onlyonce_testkit::servers::{MariaDb, MariaDbOptions, Postgres, PostgresOptions, Server};
 
 #[tokio::test]
 async fn the_axum_example_charges_once() {
@@ -48,4 +49,40 @@ async fn the_tonic_example_replays_trailers() {
         2
     );
     told.has("7 calls, 4 runs");
+}
+
+/// Whatever failed before or after the commit, on whichever database.
+fn ordered_each_item_once(told: &Told) {
+    told.has("order book: 201 Created ordered: book");
+    told.has("retry book: 201 Created (replayed) ordered: book");
+    told.has("order glass: 503 Service Unavailable");
+    told.has("retry glass: 201 Created ordered: glass");
+    told.has("order vase: 201 Created ordered: vase");
+    told.has("retry vase: 201 Created (replayed) ordered: vase");
+    told.has("orders: 200 OK 3");
+}
+
+#[tokio::test]
+async fn the_transaction_example_orders_once_in_sqlite() {
+    let told = Example::new("transaction").succeeds().await;
+
+    ordered_each_item_once(&told);
+}
+
+#[tokio::test]
+async fn the_transaction_example_orders_once_in_postgres() {
+    let server = Postgres::start(PostgresOptions::default()).expect("the server starts");
+
+    let told = Example::new("transaction").arg(&server.url());
+
+    ordered_each_item_once(&told.succeeds().await);
+}
+
+#[tokio::test]
+async fn the_transaction_example_orders_once_in_mariadb() {
+    let server = MariaDb::start(MariaDbOptions::default()).expect("the server starts");
+
+    let told = Example::new("transaction").arg(&server.url());
+
+    ordered_each_item_once(&told.succeeds().await);
 }

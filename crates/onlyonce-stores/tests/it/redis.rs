@@ -11,6 +11,7 @@ use onlyonce_testkit::servers::{Shared, shared};
 
 mod claims;
 mod equal;
+mod failover;
 mod foreign;
 mod full;
 mod graves;
