@@ -17,6 +17,7 @@ use crate::fingerprint::Fingerprint;
 use crate::key::{Hint, Key};
 use crate::policy::Policy;
 use crate::record::Meta;
+use crate::refusal::Refusal;
 use crate::slot::{Scope, Slot, SlotSecret};
 use crate::store::{Store, StoreError};
 
@@ -269,6 +270,20 @@ impl Engine {
             self.emit(&call, &Event::WeakKey);
         }
         call
+    }
+
+    /// Whether this call's slot holds a live record: then its key is not a new one.
+    pub async fn is_known(&self, call: &Call) -> Result<bool, StoreError> {
+        match self.inner.store.operate() {
+            Some(operate) => Ok(operate.get(&call.slot).await?.is_some()),
+            None => Ok(false),
+        }
+    }
+
+    /// Says that a call was refused before the engine heard of it.
+    pub fn refused(&self, call: &Call, refusal: &Refusal) {
+        let reason = refusal.reason;
+        self.emit(call, &Event::Refused { reason });
     }
 
     /// Stops taking calls, gives back what never started, waits for running handlers and pending

@@ -39,6 +39,10 @@ pub enum Reason {
     InProgress,
     /// Too many wait for it already.
     TooManyWaiters,
+    /// The caller keeps as much in the store as it may.
+    OverQuota,
+    /// The caller sent too many bad requests.
+    TooManyBadRequests,
     /// Nobody knows whether it happened.
     OutcomeUnknown,
     /// The handler did not finish in its time.
@@ -59,7 +63,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason, in the order of the tables.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 20] = [
         Self::MissingKey,
         Self::BadKey,
         Self::BadTtl,
@@ -70,6 +74,8 @@ impl Reason {
         Self::OtherCredential,
         Self::InProgress,
         Self::TooManyWaiters,
+        Self::OverQuota,
+        Self::TooManyBadRequests,
         Self::OutcomeUnknown,
         Self::TimedOut,
         Self::NotRun,
@@ -93,6 +99,8 @@ impl Reason {
             Self::OtherCredential => "other-credential",
             Self::InProgress => "in-progress",
             Self::TooManyWaiters => "too-many-waiters",
+            Self::OverQuota => "over-quota",
+            Self::TooManyBadRequests => "too-many-bad-requests",
             Self::OutcomeUnknown => "outcome-unknown",
             Self::TimedOut => "timed-out",
             Self::NotRun => "not-run",
@@ -126,6 +134,12 @@ impl Reason {
             }
             Self::TooManyWaiters => {
                 "too many requests wait for this idempotency key: retry later with the same key"
+            }
+            Self::OverQuota => {
+                "this caller keeps as many idempotency keys or bytes as it may, so nothing was run: retry later with the same key"
+            }
+            Self::TooManyBadRequests => {
+                "this caller sent too many requests with bad or reused idempotency keys, so nothing was run: retry later with the same key"
             }
             Self::OutcomeUnknown => {
                 "it is not known whether the original request took effect: do not repeat it under a new key; an operator must resolve it"

@@ -10,6 +10,11 @@ use crate::body::{ResponseBody, Resumed, Whole};
 use crate::envelope;
 use crate::marks::{Told, mark, mark_body};
 
+/// In the extensions of every response that is a stored or shared one: the inner service was not
+/// called for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Replayed;
+
 /// What the inner service itself said to this very request.
 #[expect(
     clippy::large_enum_variant,
@@ -124,6 +129,7 @@ impl Answering<'_> {
             response.body_mut().data = mark_body(response.headers_mut(), &body, marks, &told);
         }
         mark(response.headers_mut(), &rules.replay_marks, &told);
+        response.extensions_mut().insert(Replayed);
         response
     }
 

@@ -109,6 +109,8 @@ fn title(reason: Reason) -> &'static str {
         Reason::OtherCredential => "Idempotency key used with another credential",
         Reason::InProgress => "Request still in progress",
         Reason::TooManyWaiters => "Too many waiting requests",
+        Reason::OverQuota => "Too many idempotency keys",
+        Reason::TooManyBadRequests => "Too many bad requests",
         Reason::OutcomeUnknown => "Outcome unknown",
         Reason::TimedOut => "Operation timed out",
         Reason::NotRun => "Operation not run",

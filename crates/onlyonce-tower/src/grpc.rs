@@ -48,7 +48,10 @@ pub(crate) fn effective_status(
 pub(crate) fn refuse(refusal: &Refusal) -> Response<Whole> {
     let code = match refusal.reason {
         Reason::MissingKey | Reason::BadKey | Reason::BadTtl | Reason::RequestUnreadable => "3",
-        Reason::RequestTooLarge | Reason::TooManyWaiters => "8",
+        Reason::RequestTooLarge
+        | Reason::TooManyWaiters
+        | Reason::OverQuota
+        | Reason::TooManyBadRequests => "8",
         Reason::Mismatch | Reason::OtherCredential | Reason::Unscoped => "9",
         Reason::InProgress => "10",
         Reason::OutcomeUnknown | Reason::Panicked => "2",

@@ -7,6 +7,7 @@ use onlyonce_core::{Engine, Policy, Profile, Release};
 use thiserror::Error;
 use tower_layer::Layer;
 
+use crate::allowance::Allowance;
 use crate::scope::{ScopePart, ScopeRule};
 use crate::service::Idempotent;
 
@@ -38,6 +39,7 @@ pub(crate) struct Settings {
     pub(crate) policy: Arc<Policy>,
     pub(crate) scope: Arc<ScopeRule>,
     pub(crate) route: Option<Arc<Route>>,
+    pub(crate) allowance: Option<Allowance>,
     warned: Arc<AtomicBool>,
 }
 
@@ -79,6 +81,7 @@ impl IdempotencyLayer {
                 scope: Arc::new(ScopeRule::named(&policy.http.scope)),
                 policy: Arc::new(policy),
                 route: None,
+                allowance: None,
                 warned: Arc::default(),
             },
             classify: ErrorsAreUnknown,
@@ -122,6 +125,13 @@ impl<C> IdempotencyLayer<C> {
             matcher,
         }));
         Ok(self)
+    }
+
+    /// Bounds what one caller may take; layers that share an allowance count together.
+    #[must_use]
+    pub fn allowance(mut self, allowance: Allowance) -> Self {
+        self.settings.allowance = Some(allowance);
+        self
     }
 
     /// Says what an error of the inner service means: that nothing ran, or that nobody knows.

@@ -17,6 +17,7 @@
 //! Only covered requests with a key are buffered, within the policy's bounds; everything else
 //! streams straight through. The inner service's error type stays what it is.
 
+mod allowance;
 mod answer;
 mod body;
 mod envelope;
@@ -30,9 +31,11 @@ mod request;
 pub mod scope;
 mod service;
 
+pub use allowance::{Allowance, AllowanceRule};
+pub use answer::Replayed;
 pub use body::{RequestBody, ResponseBody};
 pub use future::ResponseFuture;
 pub use layer::{ClassifyError, ErrorsAreUnknown, IdempotencyLayer, RouteError};
 pub use onlyonce_core::Execution;
-pub use scope::{Principal, ScopePart};
+pub use scope::{ClientAddress, Principal, ScopePart};
 pub use service::Idempotent;

@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, request};
 use onlyonce_core::engine::{Call, Who};
 use onlyonce_core::fingerprint::{RequestParts, derive_key};
 use onlyonce_core::policy::{HttpRules, KeyNeed, Policy};
-use onlyonce_core::{Key, KeyError, Reason, Refusal};
+use onlyonce_core::{Key, KeyError, Reason, Refusal, Slot};
 use serde_json::value::RawValue;
 
 use crate::layer::Settings;
@@ -33,7 +33,7 @@ pub(crate) enum Head {
 pub(crate) struct Covered {
     key: Option<Key>,
     need: KeyNeed,
-    keep_for: Option<Duration>,
+    pub(crate) keep_for: Option<Duration>,
     params: Vec<(String, String)>,
     /// The key as its sender wrote it, to echo it.
     pub(crate) echo: Option<HeaderValue>,
@@ -113,8 +113,8 @@ fn keep_for(headers: &HeaderMap, policy: &Policy) -> Result<Option<Duration>, Re
 
 /// What a covered request with its body turns out to be.
 pub(crate) enum Body {
-    /// A call; shared, because it goes through many futures.
-    Call(Arc<Call>),
+    /// A call; shared, because it goes through many futures. And whose allowance it counts for.
+    Call(Arc<Call>, Option<Slot>),
     /// No key after all, and none needed.
     Pass,
     /// No.
@@ -138,7 +138,7 @@ pub(crate) fn body(
     };
     match (key, covered.need) {
         (Some(key), _) => match call(parts, covered, &key, body, settings) {
-            Ok(call) => Body::Call(Arc::new(call)),
+            Ok((call, caller)) => Body::Call(Arc::new(call), caller),
             Err(refusal) => Body::Refuse(refusal),
         },
         (None, KeyNeed::Optional) => Body::Pass,
@@ -183,7 +183,7 @@ fn call(
     key: &Key,
     body: &[u8],
     settings: &Settings,
-) -> Result<Call, Refusal> {
+) -> Result<(Call, Option<Slot>), Refusal> {
     let Settings { engine, policy, .. } = settings;
     let uri = origin::uri(&parts.uri, &parts.extensions);
     let scoped = settings.scope.read(
@@ -203,6 +203,8 @@ fn call(
         body,
         credential: scoped.credential.as_ref().map(<[u8; 32]>::as_slice),
     });
+    let allowance = settings.allowance.as_ref();
+    let caller = allowance.map(|_| scoped.caller(parts, engine));
     let who = Who {
         operation: settings
             .route
@@ -215,10 +217,11 @@ fn call(
         credential: scoped.credential,
     };
     let call = engine.call(&scoped.scope, key, fingerprint, policy, who);
-    Ok(match covered.keep_for {
+    let call = match covered.keep_for {
         Some(keep_for) => call.keep_for(keep_for),
         None => call,
-    })
+    };
+    Ok((call, caller))
 }
 
 /// The trace id of a W3C `traceparent`.

@@ -3,12 +3,13 @@
 //! record; what is untrusted never addresses a record on its own.
 
 use std::borrow::Cow;
+use std::net::IpAddr;
 use std::sync::Arc;
 
-use http::header::{COOKIE, HOST};
+use http::header::{AUTHORIZATION, COOKIE, HOST};
 use http::{HeaderMap, HeaderName, request};
 use onlyonce_core::policy::ScopeName;
-use onlyonce_core::{Engine, Reason, Refusal, Scope};
+use onlyonce_core::{Engine, Reason, Refusal, Scope, Slot};
 
 use crate::marks::members;
 
@@ -63,6 +64,11 @@ impl Principal {
     }
 }
 
+/// Where a request came from, put into its extensions by whoever took the connection. It counts
+/// for an [`Allowance`](crate::Allowance) where nothing proves who the caller is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClientAddress(pub IpAddr);
+
 /// Which parts address a record, in order.
 #[derive(Clone, Debug)]
 pub(crate) struct ScopeRule {
@@ -75,6 +81,8 @@ pub(crate) struct Scoped {
     pub(crate) actor: Option<Arc<str>>,
     /// A digest of the credential, where the identity in the address is only claimed.
     pub(crate) credential: Option<[u8; 32]>,
+    /// Who the caller is, where something vouches for it.
+    proven: Option<Vec<u8>>,
 }
 
 /// What a scope is read from.
@@ -124,20 +132,62 @@ impl ScopeRule {
     }
 
     pub(crate) fn read(&self, subject: &Subject<'_>, engine: &Engine) -> Result<Scoped, Refusal> {
-        let mut read = Scoped {
-            scope: engine.scope(),
-            actor: None,
-            credential: None,
-        };
+        let mut read = Scoped::new(engine);
         read.part("host", host(subject.parts));
         for part in &self.parts {
             part.read(subject, engine, &mut read)?;
         }
         Ok(read)
     }
+
+    /// Whose allowance a request counts for that has no scope, because it was refused before.
+    pub(crate) fn caller(&self, parts: &request::Parts, engine: &Engine) -> Slot {
+        let mut read = Scoped::new(engine);
+        let subject = Subject {
+            parts,
+            path: "",
+            params: &[],
+            body: b"",
+        };
+        let telling = self.parts.iter().filter(|part| part.tells_callers_apart());
+        for part in telling {
+            // What cannot be read proves nothing.
+            drop(part.read(&subject, engine, &mut read));
+        }
+        read.caller(parts, engine)
+    }
 }
 
 impl Scoped {
+    fn new(engine: &Engine) -> Self {
+        Self {
+            scope: engine.scope(),
+            actor: None,
+            credential: None,
+            proven: None,
+        }
+    }
+
+    /// Whose allowance the request counts for: what anyone can make up is worth less than the
+    /// address it came from.
+    pub(crate) fn caller(&self, parts: &request::Parts, engine: &Engine) -> Slot {
+        let address = parts.extensions.get().map(|ClientAddress(ip)| ip);
+        let credential = parts.headers.get(AUTHORIZATION);
+        let (kind, name) = match (&self.proven, address, credential) {
+            (Some(proven), _, _) => (b'p', proven.clone()),
+            (None, Some(IpAddr::V4(ip)), _) => (b'4', ip.octets().to_vec()),
+            // Who has one address of IPv6 has its whole network.
+            (None, Some(IpAddr::V6(ip)), _) => (b'6', ip.octets()[..8].to_vec()),
+            (None, None, Some(credential)) => (b'c', credential.as_bytes().to_vec()),
+            (None, None, None) => (b'n', Vec::new()),
+        };
+        Slot::from_bytes(engine.credential(&[&[kind], &name[..]].concat()))
+    }
+
+    fn prove(&mut self, parts: &[&[u8]]) {
+        self.proven = Some(parts.join(&0));
+    }
+
     /// Adds a part that may be absent: absent and empty are not the same.
     fn part(&mut self, name: &str, value: Option<impl AsRef<[u8]>>) {
         let scope = std::mem::replace(&mut self.scope, Scope::new(""));
@@ -174,9 +224,11 @@ impl ScopePart {
             Self::Header { name, trusted } => {
                 let value = only_line(&subject.parts.headers, name)?;
                 read.part(name.as_str(), value);
-                // Whom nothing in front has named, the credential still tells apart.
-                if *trusted && value.is_none() {
-                    caller::read(subject.parts, engine, read)?;
+                match value {
+                    Some(value) if *trusted => read.prove(&[name.as_str().as_bytes(), value]),
+                    // Whom nothing in front has named, the credential still tells apart.
+                    None if *trusted => caller::read(subject.parts, engine, read)?,
+                    Some(_) | None => {}
                 }
             }
             Self::Cookie(name) => {

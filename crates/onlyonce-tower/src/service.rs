@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
 use onlyonce_core::policy::Policy;
-use onlyonce_core::{self as core, Execution, Outcome, Reason, Refusal, Release};
+use onlyonce_core::{self as core, Answer, Execution, Outcome, Reason, Refusal, Release};
 use tower_service::Service;
 
 use crate::answer::{Answering, Own, OwnBody};
@@ -69,8 +69,10 @@ where
                 ResponseFuture::pass(self.inner.call(request))
             }
             Head::Refuse(refusal) => {
+                let Settings { policy, .. } = &self.settings;
                 let is_grpc = grpc::is_grpc(&parts.headers);
-                let response = refuse(&self.settings.policy, is_grpc, &refusal);
+                let refusal = counted(refusal, &parts, &self.settings);
+                let response = refuse(policy, is_grpc, &refusal);
                 ResponseFuture::keyed(Box::pin(std::future::ready(Ok(response))))
             }
             Head::Read(covered) => {
@@ -97,6 +99,17 @@ fn refuse<R: Body>(policy: &Policy, is_grpc: bool, refusal: &Refusal) -> Respons
         is_grpc,
     };
     answering.refused(refusal).map(ResponseBody::whole)
+}
+
+/// A refusal before there was a call, counted for its caller.
+fn counted(refusal: Refusal, parts: &http::request::Parts, settings: &Settings) -> Refusal {
+    match &settings.allowance {
+        Some(allowance) => {
+            let caller = settings.scope.caller(parts, &settings.engine);
+            allowance.counted(refusal, &caller)
+        }
+        None => refusal,
+    }
 }
 
 /// The life of a covered request.
@@ -130,25 +143,48 @@ where
             return Ok(refuse(policy, is_grpc, &refusal));
         }
     }
-    let call = match request::body(&handling.parts, &covered, &handling.whole.data, &settings) {
-        request::Body::Call(call) => call,
-        request::Body::Refuse(refusal) => return Ok(refuse(policy, is_grpc, &refusal)),
+    let request = request::body(&handling.parts, &covered, &handling.whole.data, &settings);
+    let (call, caller) = match request {
+        request::Body::Call(call, caller) => (call, caller),
+        request::Body::Refuse(refusal) => {
+            let refusal = counted(refusal, &handling.parts, &settings);
+            return Ok(refuse(policy, is_grpc, &refusal));
+        }
         request::Body::Pass => {
             let (mut inner, request) = handling.into_request();
             let response = Box::pin(inner.call(request)).await?;
             return Ok(response.map(ResponseBody::streamed));
         }
     };
+    let share = settings.allowance.clone().zip(caller);
+    if let Some((allowance, caller)) = &share
+        && let Err(refusal) = allowance.admit(&settings.engine, &call, caller).await
+    {
+        settings.engine.refused(&call, &refusal);
+        return Ok(refuse(policy, is_grpc, &refusal));
+    }
     ask_for_identity(&mut handling.parts.headers, policy);
 
+    let keep_for = covered.keep_for.unwrap_or(policy.keep_for);
+    let counting = share.clone();
     let own = Arc::new(Mutex::new(None::<Own<R, S::Error>>));
     let said = Arc::clone(&own);
     let work = move |execution: Execution| async move {
+        let taken = counting.map(|(allowance, caller)| allowance.take(caller, keep_for));
         let (outcome, own) = handling.run(&execution).await;
+        if let Some(taken) = taken {
+            taken.end(&outcome, &execution);
+        }
         *said.lock().unwrap_or_else(PoisonError::into_inner) = Some(own);
         outcome
     };
     let answer = settings.engine.once(call, work).await;
+    let answer = match (answer, &share) {
+        (Answer::Refused(refusal), Some((allowance, caller))) => {
+            Answer::Refused(allowance.counted(refusal, caller))
+        }
+        (answer, _) => answer,
+    };
     let own = own.lock().unwrap_or_else(PoisonError::into_inner).take();
     let answering = Answering {
         policy,

@@ -80,6 +80,11 @@ impl Execution {
         lock(&self.wishes).do_not_store = true;
     }
 
+    /// Whether its answer is to be stored, as far as it was said until now.
+    pub fn stores(&self) -> bool {
+        self.protection.is_some() && !lock(&self.wishes).do_not_store
+    }
+
     /// Keeps this answer for another time than the policy's.
     pub fn keep_for(&self, keep_for: Duration) {
         lock(&self.wishes).keep_for = Some(keep_for);

@@ -14,7 +14,9 @@ pub(super) fn problem_row(reason: Reason) -> (u16, &'static str, bool) {
         Reason::Mismatch => (422, code, false),
         Reason::OtherCredential | Reason::OutcomeUnknown => (409, code, false),
         Reason::InProgress => (409, code, true),
-        Reason::TooManyWaiters => (429, code, true),
+        Reason::TooManyWaiters | Reason::OverQuota | Reason::TooManyBadRequests => {
+            (429, code, true)
+        }
         Reason::TimedOut => (504, code, true),
         Reason::NotRun | Reason::NotStored | Reason::StoreDown | Reason::ShuttingDown => {
             (503, code, true)
@@ -40,6 +42,7 @@ pub(super) fn formbridge_row(reason: Reason) -> (u16, &'static str, bool) {
         | Reason::Unscoped
         | Reason::RequestTooLarge
         | Reason::RequestUnreadable => (status, "invalid_request", retryable),
+        Reason::OverQuota | Reason::TooManyBadRequests => (status, "rate_limited", retryable),
         Reason::TimedOut => (status, "timeout", retryable),
         Reason::Panicked => (status, "internal_error", retryable),
         Reason::ResponseTooLarge => (status, "response_too_large", retryable),
@@ -78,6 +81,8 @@ pub(super) fn guardian_row(reason: Reason) -> (u16, &'static str, bool) {
         Reason::Mismatch => "IDEMPOTENCY_KEY_REUSED",
         Reason::OtherCredential => "CREDENTIAL_CHANGED",
         Reason::InProgress | Reason::TooManyWaiters => "CONCURRENT_REQUEST",
+        Reason::OverQuota => "QUOTA_EXCEEDED",
+        Reason::TooManyBadRequests => "TOO_MANY_REQUESTS",
         Reason::OutcomeUnknown => "OUTCOME_UNKNOWN",
         Reason::TimedOut => "TIMEOUT",
         Reason::NotRun | Reason::StoreDown | Reason::ShuttingDown => "SERVICE_UNAVAILABLE",
@@ -116,7 +121,9 @@ pub(super) fn stripe_row(reason: Reason) -> (u16, &'static str, bool) {
         | Reason::Unscoped
         | Reason::RequestTooLarge
         | Reason::RequestUnreadable => (status, "invalid_request_error", retryable),
-        Reason::TooManyWaiters => (status, "rate_limit_error", retryable),
+        Reason::TooManyWaiters | Reason::OverQuota | Reason::TooManyBadRequests => {
+            (status, "rate_limit_error", retryable)
+        }
         Reason::TimedOut
         | Reason::NotRun
         | Reason::NotStored

@@ -56,6 +56,8 @@ fn a_refusal_may_be_retried_only_where_that_can_help() {
                 Reason::RequestUnreadable
                 | Reason::InProgress
                 | Reason::TooManyWaiters
+                | Reason::OverQuota
+                | Reason::TooManyBadRequests
                 | Reason::TimedOut
                 | Reason::NotRun
                 | Reason::NotStored

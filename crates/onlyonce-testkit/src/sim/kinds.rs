@@ -127,6 +127,8 @@ impl Heard {
             | Reason::Unscoped
             | Reason::RequestTooLarge
             | Reason::RequestUnreadable
+            | Reason::OverQuota
+            | Reason::TooManyBadRequests
             | Reason::Panicked
             | Reason::ResponseTooLarge => Self::Impossible,
         }

@@ -30,6 +30,7 @@ pub(super) fn read(
 ) -> Result<(), Refusal> {
     if let Some(Principal(name)) = parts.extensions.get() {
         read.actor = Some(name.clone());
+        read.prove(&[b"principal", name.as_bytes()]);
         read.part("principal", Some(name.as_bytes()));
         return Ok(());
     }

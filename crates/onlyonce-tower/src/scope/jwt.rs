@@ -6,6 +6,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use http::request;
+use jsonwebtoken::jwk::{
+    AlgorithmParameters, EllipticCurve, Jwk, JwkSet, KeyAlgorithm, PublicKeyUse,
+};
 use jsonwebtoken::{Algorithm, DecodingKey, Validation};
 use onlyonce_core::Refusal;
 use serde_json::Value;
@@ -25,15 +28,33 @@ use super::{Scoped, caller};
 /// ```
 #[derive(Clone)]
 pub struct JwtVerifier {
-    key: Arc<DecodingKey>,
-    validation: Arc<Validation>,
+    keys: Arc<[VerifyingKey]>,
+    issuer: Option<Arc<str>>,
+    audience: Option<Arc<str>>,
     claim: Arc<str>,
+}
+
+/// A key, and the one algorithm it is for: what a token says of itself never chooses.
+struct VerifyingKey {
+    id: Option<String>,
+    algorithm: Algorithm,
+    key: DecodingKey,
 }
 
 /// A verification key that cannot be read.
 #[derive(Debug, Error)]
-#[error("the JWT verification key cannot be read: give a PEM public key")]
-pub struct JwtError(#[from] jsonwebtoken::errors::Error);
+#[non_exhaustive]
+pub enum JwtError {
+    /// Not a public key.
+    #[error("the JWT verification key cannot be read: give a PEM public key")]
+    Key(#[from] jsonwebtoken::errors::Error),
+    /// Not a key set.
+    #[error("the JWKS file cannot be read: give {{\"keys\": [...]}}")]
+    Set(#[from] serde_json::Error),
+    /// A key set without a key for a known algorithm.
+    #[error("the JWKS file has no key for RS256, ES256 or HS256")]
+    NoKey,
+}
 
 impl JwtVerifier {
     /// Tokens signed with a shared secret.
@@ -53,12 +74,40 @@ impl JwtVerifier {
         Ok(Self::new(key, Algorithm::ES256))
     }
 
+    /// Tokens signed with a key of this set (RFC 7517): the one whose id the token names, or any
+    /// of its algorithm if it names none. Keys for other algorithms are left out.
+    pub fn jwks(json: &[u8]) -> Result<Self, JwtError> {
+        let set: JwkSet = serde_json::from_slice(json)?;
+        let mut keys = Vec::new();
+        for jwk in &set.keys {
+            let Some(algorithm) = algorithm(jwk) else {
+                continue;
+            };
+            keys.push(VerifyingKey {
+                id: jwk.common.key_id.clone(),
+                algorithm,
+                key: DecodingKey::from_jwk(jwk)?,
+            });
+        }
+        if keys.is_empty() {
+            return Err(JwtError::NoKey);
+        }
+        Ok(Self::of(keys))
+    }
+
     fn new(key: DecodingKey, algorithm: Algorithm) -> Self {
-        let mut validation = Validation::new(algorithm);
-        validation.validate_aud = false;
+        Self::of(vec![VerifyingKey {
+            id: None,
+            algorithm,
+            key,
+        }])
+    }
+
+    fn of(keys: Vec<VerifyingKey>) -> Self {
         Self {
-            key: Arc::new(key),
-            validation: Arc::new(validation),
+            keys: keys.into(),
+            issuer: None,
+            audience: None,
             claim: "sub".into(),
         }
     }
@@ -66,16 +115,14 @@ impl JwtVerifier {
     /// Takes only tokens of this issuer.
     #[must_use]
     pub fn issuer(mut self, issuer: &str) -> Self {
-        Arc::make_mut(&mut self.validation).set_issuer(&[issuer]);
+        self.issuer = Some(issuer.into());
         self
     }
 
     /// Takes only tokens for this audience.
     #[must_use]
     pub fn audience(mut self, audience: &str) -> Self {
-        let validation = Arc::make_mut(&mut self.validation);
-        validation.validate_aud = true;
-        validation.set_audience(&[audience]);
+        self.audience = Some(audience.into());
         self
     }
 
@@ -95,6 +142,8 @@ impl JwtVerifier {
         match caller::bearer(credential).and_then(|token| self.verify(token)) {
             Some((issuer, claim)) => {
                 read.actor = Some(claim.as_str().into());
+                let known_issuer = issuer.as_deref().unwrap_or_default();
+                read.prove(&[b"jwt", known_issuer.as_bytes(), claim.as_bytes()]);
                 read.part("verified issuer", issuer);
                 read.part("verified claim", Some(claim));
             }
@@ -104,11 +153,58 @@ impl JwtVerifier {
     }
 
     fn verify(&self, token: &str) -> Option<(Option<String>, String)> {
+        let header = jsonwebtoken::decode_header(token).ok()?;
+        let wanted = header.kid.as_deref();
+        let fits = |key: &&VerifyingKey| {
+            key.algorithm == header.alg
+                && match (wanted, &key.id) {
+                    (Some(wanted), Some(id)) => wanted == id,
+                    (Some(_) | None, _) => true,
+                }
+        };
+        let mut fitting = self.keys.iter().filter(fits);
+        fitting.find_map(|key| self.verify_by(key, token))
+    }
+
+    fn verify_by(&self, key: &VerifyingKey, token: &str) -> Option<(Option<String>, String)> {
+        let mut validation = Validation::new(key.algorithm);
+        validation.validate_aud = self.audience.is_some();
+        if let Some(audience) = &self.audience {
+            validation.set_audience(&[audience]);
+        }
+        if let Some(issuer) = &self.issuer {
+            validation.set_issuer(&[issuer]);
+        }
         let token: jsonwebtoken::TokenData<BTreeMap<String, Value>> =
-            jsonwebtoken::decode(token, &self.key, &self.validation).ok()?;
+            jsonwebtoken::decode(token, &key.key, &validation).ok()?;
         let text = |name: &str| token.claims.get(name)?.as_str().map(str::to_owned);
         Some((text("iss"), text(&self.claim)?))
     }
+}
+
+/// The algorithm a key of a set is for: what it says, else what its type is used for.
+fn algorithm(jwk: &Jwk) -> Option<Algorithm> {
+    if jwk.common.public_key_use == Some(PublicKeyUse::Encryption) {
+        return None;
+    }
+    let usual = if matches!(&jwk.algorithm, AlgorithmParameters::RSA(_)) {
+        Algorithm::RS256
+    } else if matches!(&jwk.algorithm, AlgorithmParameters::EllipticCurve(key) if key.curve == EllipticCurve::P256)
+    {
+        Algorithm::ES256
+    } else if matches!(&jwk.algorithm, AlgorithmParameters::OctetKey(_)) {
+        Algorithm::HS256
+    } else {
+        return None;
+    };
+    let fits = match jwk.common.key_algorithm {
+        None => true,
+        Some(KeyAlgorithm::RS256) => usual == Algorithm::RS256,
+        Some(KeyAlgorithm::ES256) => usual == Algorithm::ES256,
+        Some(KeyAlgorithm::HS256) => usual == Algorithm::HS256,
+        Some(_) => false,
+    };
+    fits.then_some(usual)
 }
 
 impl fmt::Debug for JwtVerifier {

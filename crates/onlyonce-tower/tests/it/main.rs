@@ -6,6 +6,7 @@
     reason = "a test fails by panicking, in its support too"
 )]
 
+mod allowance;
 mod bad_input;
 mod derived_keys;
 mod details;

@@ -15,7 +15,7 @@ use onlyonce_core::operate::{Filter, Page};
 use onlyonce_core::{
     Engine, Event, Execution, MemoryStore, Policy, Profile, Record, Release, SlotSecret, Store,
 };
-use onlyonce_tower::{IdempotencyLayer, RequestBody, ScopePart};
+use onlyonce_tower::{Allowance, IdempotencyLayer, RequestBody, ScopePart};
 use tower::util::BoxCloneSyncService;
 use tower::{Layer, ServiceBuilder, ServiceExt, service_fn};
 
@@ -77,6 +77,7 @@ pub(crate) struct Builder {
     policy: Policy,
     scope: Option<Vec<ScopePart>>,
     route: Option<&'static str>,
+    allowance: Option<Allowance>,
     store: Arc<dyn Store>,
     handler: Handler,
     classify: Option<fn(&Broken) -> Release>,
@@ -109,6 +110,7 @@ impl App {
             policy,
             scope: None,
             route: None,
+            allowance: None,
             store: Arc::new(MemoryStore::new()),
             handler: Arc::new(|run, _| Box::pin(async move { Ok(numbered(200, run)) })),
             classify: None,
@@ -219,6 +221,12 @@ impl Builder {
         self
     }
 
+    /// Bounds what a caller may take.
+    pub(crate) fn allowance(mut self, allowance: Allowance) -> Self {
+        self.allowance = Some(allowance);
+        self
+    }
+
     /// Keeps records here.
     pub(crate) fn store(mut self, store: Arc<dyn Store>) -> Self {
         self.store = store;
@@ -281,6 +289,10 @@ impl Builder {
         }
         if let Some(pattern) = self.route {
             layer = layer.route(pattern).expect("a route pattern");
+        }
+
+        if let Some(allowance) = self.allowance {
+            layer = layer.allowance(allowance);
         }
 
         let runs = Arc::new(AtomicUsize::new(0));

@@ -1,5 +1,8 @@
 //! The caller by a verified token: a refreshed one finds its record, a forged one never does.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use jsonwebtoken::jwk::Jwk;
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode, get_current_timestamp};
 use onlyonce_core::{Engine, MemoryStore, Profile};
 use onlyonce_tower::scope::JwtVerifier;
@@ -194,4 +197,70 @@ async fn nobody_is_warned_where_tokens_are_verified() {
 
     assert!(verified.warnings().is_empty());
     assert!(with_route.warnings().is_empty());
+}
+
+/// The public keys of the tests, as a set.
+fn key_set() -> Value {
+    let ec = Jwk::from_encoding_key(
+        &EncodingKey::from_ec_pem(EC_PRIVATE).unwrap(),
+        Algorithm::ES256,
+    );
+    let rsa = Jwk::from_encoding_key(
+        &EncodingKey::from_rsa_pem(RSA_PRIVATE).unwrap(),
+        Algorithm::RS256,
+    );
+    let shared = URL_SAFE_NO_PAD.encode(SECRET);
+    let mut keys = [json!(ec.unwrap()), json!(rsa.unwrap())];
+    keys[0]["kid"] = json!("ec-1");
+    keys[1]["kid"] = json!("rsa-1");
+    let [ec, rsa] = keys;
+    json!({"keys": [
+        {"kty": "OKP", "crv": "Ed25519", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo", "kid": "other"},
+        ec,
+        rsa,
+        {"kty": "oct", "k": shared, "alg": "HS256", "kid": "shared-1"},
+    ]})
+}
+
+fn sign_as(kid: Option<&str>, lives: i64, algorithm: Algorithm, key: &EncodingKey) -> String {
+    let mut header = Header::new(algorithm);
+    header.kid = kid.map(str::to_owned);
+    encode(&header, &alice(lives), key).expect("a token")
+}
+
+#[tokio::test]
+async fn a_key_set_verifies_by_the_key_a_token_names() {
+    let ec = EncodingKey::from_ec_pem(EC_PRIVATE).unwrap();
+    let rsa = EncodingKey::from_rsa_pem(RSA_PRIVATE).unwrap();
+    let shared = EncodingKey::from_secret(SECRET);
+    let verifier = JwtVerifier::jwks(key_set().to_string().as_bytes()).unwrap();
+    let app = verified_by(Profile::Standard, verifier).await;
+    let request = post(PATH).key("k");
+
+    // Alice is Alice, whichever key of the set signed.
+    for (kid, algorithm, key) in [
+        (Some("ec-1"), Algorithm::ES256, &ec),
+        (Some("rsa-1"), Algorithm::RS256, &rsa),
+        (Some("shared-1"), Algorithm::HS256, &shared),
+        (None, Algorithm::RS256, &rsa),
+    ] {
+        let ask = request.clone().bearer(&sign_as(kid, 600, algorithm, key));
+        assert_eq!(app.send(&ask).await.run(), 1, "{kid:?}");
+    }
+
+    // A token that names another key than the one that signed it is a stranger's.
+    let misnamed = sign_as(Some("rsa-2"), 600, Algorithm::RS256, &rsa);
+    assert_eq!(app.send(&request.bearer(&misnamed)).await.run(), 2);
+}
+
+#[test]
+fn a_key_set_without_a_key_to_use_is_an_error() {
+    for json in [
+        "",
+        "[]",
+        "{\"keys\":[]}",
+        r#"{"keys":[{"kty":"RSA","use":"enc","n":"AQAB","e":"AQAB"}]}"#,
+    ] {
+        assert!(JwtVerifier::jwks(json.as_bytes()).is_err(), "{json}");
+    }
 }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response};
 use http_body_util::BodyExt;
-use onlyonce_tower::Principal;
+use onlyonce_tower::{ClientAddress, Principal};
 use serde_json::Value;
 
 use super::bodies::BodyError;
@@ -22,6 +22,7 @@ pub(crate) struct Ask {
     headers: HeaderMap,
     body: Bytes,
     principal: Option<Principal>,
+    address: Option<ClientAddress>,
 }
 
 /// A POST to `uri` with a small JSON body.
@@ -37,6 +38,7 @@ pub(crate) fn ask(method: &str, uri: &str) -> Ask {
         headers: HeaderMap::new(),
         body: Bytes::new(),
         principal: None,
+        address: None,
     };
     ask.json(r#"{"amount":5}"#)
 }
@@ -69,6 +71,12 @@ impl Ask {
         self
     }
 
+    /// From this address.
+    pub(crate) fn from(mut self, address: &str) -> Self {
+        self.address = Some(ClientAddress(address.parse().expect("an address")));
+        self
+    }
+
     /// With this JSON body.
     pub(crate) fn json(self, body: &str) -> Self {
         self.body("application/json", body.as_bytes().to_vec())
@@ -96,6 +104,9 @@ impl Ask {
         *request.headers_mut() = self.headers.clone();
         if let Some(principal) = &self.principal {
             request.extensions_mut().insert(principal.clone());
+        }
+        if let Some(address) = self.address {
+            request.extensions_mut().insert(address);
         }
         request
     }

@@ -1,0 +1,189 @@
+//! What one caller may take: keys and bytes of the store, so that a flood of new keys by one cannot
+//! fill it for all (PROTOCOL 20), and bad requests in a minute, so that keys cannot be guessed.
+//! It lives in the layer, which knows the caller and words refusals; the engine knows no callers.
+//!
+//! Counted in this process, without a word to the store: with n processes a caller has n times as
+//! much. Only new keys count; a replay never does, and is given also to a caller with nothing left.
+
+use std::fmt;
+use std::num::NonZeroU32;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use onlyonce_core::{Call, Clock, Engine, Execution, Outcome, Reason, Refusal, Slot, SystemClock};
+
+mod bad;
+mod used;
+
+use self::bad::Bad;
+use self::used::Used;
+
+/// Callers known by name; those beyond share one allowance.
+const CALLERS_MAX: usize = 10_000;
+/// The one they share.
+const OTHERS: Slot = Slot::from_bytes([0; Slot::BYTES]);
+/// When to come back if nothing says when there is room.
+const RETRY_AFTER: Duration = Duration::from_secs(5);
+
+/// What one caller may take. Clones count together.
+///
+/// A caller is who it is proven to be (a [`Principal`](crate::Principal), a verified token, a
+/// trusted header), else the [`ClientAddress`](crate::ClientAddress) it comes from, else its
+/// credential. New keys are bounded before they run: what runs at the same time may go over it.
+///
+/// ```
+/// use onlyonce_tower::{Allowance, AllowanceRule};
+///
+/// let allowance = Allowance::new(AllowanceRule {
+///     keys_max: 1_000,
+///     ..AllowanceRule::default()
+/// });
+/// # let _ = allowance;
+/// ```
+#[derive(Clone)]
+pub struct Allowance {
+    rule: AllowanceRule,
+    used: Arc<Mutex<Used>>,
+    bad: Arc<Bad>,
+    clock: Arc<dyn Clock>,
+}
+
+/// How much that is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AllowanceRule {
+    /// Records kept at a time.
+    pub keys_max: u64,
+    /// Bytes of the answers in them.
+    pub bytes_max: u64,
+    /// Bad keys, and keys used for something else, in a minute.
+    pub bad_requests_a_minute: NonZeroU32,
+}
+
+impl Default for AllowanceRule {
+    /// A hundred thousand keys, a gigabyte, sixty mistakes a minute.
+    fn default() -> Self {
+        Self {
+            keys_max: 100_000,
+            bytes_max: 1 << 30,
+            bad_requests_a_minute: NonZeroU32::new(60).expect("sixty is not zero"),
+        }
+    }
+}
+
+impl Allowance {
+    /// An allowance of which nothing is used yet.
+    pub fn new(rule: AllowanceRule) -> Self {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+        Self {
+            rule,
+            used: Arc::default(),
+            bad: Arc::new(Bad::new(rule.bad_requests_a_minute, Arc::clone(&clock))),
+            clock,
+        }
+    }
+
+    /// Another rule for the same callers: what they have used stays used.
+    #[must_use]
+    pub fn under(&self, rule: AllowanceRule) -> Self {
+        let mut changed = self.clone();
+        if rule.bad_requests_a_minute != self.rule.bad_requests_a_minute {
+            let clock = Arc::clone(&self.clock);
+            changed.bad = Arc::new(Bad::new(rule.bad_requests_a_minute, clock));
+        }
+        changed.rule = rule;
+        changed
+    }
+
+    /// Whether this call may go on: not if its caller is paused, nor if its key is a new one and
+    /// there is no room for it. Only a caller without room costs a question to the store.
+    pub(crate) async fn admit(
+        &self,
+        engine: &Engine,
+        call: &Call,
+        caller: &Slot,
+    ) -> Result<(), Refusal> {
+        if let Some(left) = self.bad.paused(caller) {
+            return Err(Refusal::new(Reason::TooManyBadRequests).retry_after(left));
+        }
+        let Some(room_in) = self.lock().full(caller, &self.rule, self.clock.now()) else {
+            return Ok(());
+        };
+        match engine.is_known(call).await {
+            Ok(false) => Err(Refusal::new(Reason::OverQuota).retry_after(room_in)),
+            // If the store fails, the claim says so.
+            Ok(true) | Err(_) => Ok(()),
+        }
+    }
+
+    /// Counts a refusal that a guesser would get; one too many is told instead.
+    pub(crate) fn counted(&self, refusal: Refusal, caller: &Slot) -> Refusal {
+        let is_bad = matches!(
+            refusal.reason,
+            Reason::BadKey | Reason::Mismatch | Reason::OtherCredential
+        );
+        match is_bad.then(|| self.bad.count(caller)).flatten() {
+            Some(left) => Refusal::new(Reason::TooManyBadRequests).retry_after(left),
+            None => refusal,
+        }
+    }
+
+    /// Counts a new key, which runs now.
+    pub(crate) fn take(&self, caller: Slot, keep_for: Duration) -> Taken {
+        let caller = self.lock().start(caller, self.clock.now());
+        Taken {
+            allowance: self.clone(),
+            caller,
+            keep_for,
+            ended: false,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Used> {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Allowance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Allowance({:?})", self.rule)
+    }
+}
+
+/// A new key that runs. Dropped without an end, its record stays, without an answer.
+pub(crate) struct Taken {
+    allowance: Allowance,
+    caller: Slot,
+    keep_for: Duration,
+    ended: bool,
+}
+
+impl Taken {
+    /// What became of it: kept with its bytes, or given back.
+    pub(crate) fn end(mut self, outcome: &Outcome, execution: &Execution) {
+        match outcome {
+            Outcome::Finished(response) if execution.stores() => {
+                self.keep(u64::try_from(response.bytes()).unwrap_or(u64::MAX));
+            }
+            Outcome::Finished(_) | Outcome::NotRun => {
+                self.ended = true;
+                self.allowance.lock().give_back(&self.caller);
+            }
+            Outcome::Unknown => self.keep(0),
+        }
+    }
+
+    fn keep(&mut self, bytes: u64) {
+        self.ended = true;
+        let now = self.allowance.clock.now();
+        let mut used = self.allowance.lock();
+        used.keep(&self.caller, bytes, now, self.keep_for);
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.keep(0);
+        }
+    }
+}

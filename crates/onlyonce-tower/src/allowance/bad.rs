@@ -1,0 +1,86 @@
+//! Bad requests, counted a caller. Who sends too many is paused: a guesser must not learn from the
+//! next guess either, so everything it sends under a key is refused until then.
+
+use std::num::NonZeroU32;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use governor::middleware::NoOpMiddleware;
+use governor::nanos::Nanos;
+use governor::state::keyed::HashMapStateStore;
+use governor::{Quota, RateLimiter};
+use onlyonce_core::slot::SlotMap;
+use onlyonce_core::{Clock, Slot};
+
+use super::{CALLERS_MAX, OTHERS};
+
+type Limiter = RateLimiter<Slot, HashMapStateStore<Slot>, Ticks, NoOpMiddleware<Nanos>>;
+
+pub(super) struct Bad {
+    limiter: Limiter,
+    /// Who is paused, and until when.
+    paused: Mutex<SlotMap<Duration>>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Bad {
+    pub(super) fn new(a_minute: NonZeroU32, clock: Arc<dyn Clock>) -> Self {
+        let ticks = Ticks(Arc::clone(&clock));
+        let quota = Quota::per_minute(a_minute);
+        Self {
+            limiter: RateLimiter::new(quota, HashMapStateStore::default(), ticks),
+            paused: Mutex::default(),
+            clock,
+        }
+    }
+
+    /// How long `caller` is still paused, if it is.
+    pub(super) fn paused(&self, caller: &Slot) -> Option<Duration> {
+        let mut paused = self.lock();
+        let left = paused.get(caller)?.saturating_sub(self.clock.now());
+        if left.is_zero() {
+            paused.remove(caller);
+            return None;
+        }
+        Some(left)
+    }
+
+    /// Counts a bad request; one too many pauses its caller for as long as it says.
+    pub(super) fn count(&self, caller: &Slot) -> Option<Duration> {
+        if let Some(left) = self.paused(caller) {
+            return Some(left);
+        }
+        if self.limiter.len() >= CALLERS_MAX {
+            self.limiter.retain_recent();
+        }
+        let has_place = self.limiter.len() < CALLERS_MAX;
+        let counted = if has_place { caller } else { &OTHERS };
+        let until = self.limiter.check_key(counted).err()?;
+        let now = self.clock.now();
+        let left = until.wait_time_from(Nanos::from(now));
+        let mut paused = self.lock();
+        if paused.len() >= CALLERS_MAX {
+            paused.retain(|_, until| *until > now);
+        }
+        if paused.len() < CALLERS_MAX {
+            paused.insert(*caller, now + left);
+        }
+        Some(left)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, SlotMap<Duration>> {
+        self.paused.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Our clock, as the limiter reads it.
+#[derive(Clone)]
+struct Ticks(Arc<dyn Clock>);
+
+impl governor::clock::Clock for Ticks {
+    type Instant = Nanos;
+
+    fn now(&self) -> Nanos {
+        self.0.now().into()
+    }
+}
