@@ -1,8 +1,10 @@
 //! What the gateway answers with: the upstream's own bytes, streamed, or a few of its own.
 
 use std::error::Error;
+use std::future::Future as _;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
@@ -10,11 +12,91 @@ use http::{HeaderValue, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::Full;
 use hyper::body::Incoming;
-use onlyonce_core::Release;
 use onlyonce_tower::ResponseBody;
 use serde_json::json;
+use thiserror::Error;
+use tokio::time::Sleep;
 
 use crate::upstream::UpstreamError;
+
+/// What a client sends. A client that stops in the middle is not waited for for ever.
+pub(crate) struct ClientBody {
+    inner: Option<Incoming>,
+    pause_max: Duration,
+    /// Runs while there is nothing to read.
+    pause: Option<Pin<Box<Sleep>>>,
+}
+
+/// A client stopped sending in the middle of its request.
+#[derive(Debug, Error)]
+#[error("the client stopped sending its request")]
+struct Stopped;
+
+impl ClientBody {
+    pub(crate) fn new(inner: Incoming, pause_max: Duration) -> Self {
+        Self {
+            inner: Some(inner),
+            pause_max,
+            pause: None,
+        }
+    }
+
+    pub(crate) fn empty() -> Self {
+        Self {
+            inner: None,
+            pause_max: Duration::MAX,
+            pause: None,
+        }
+    }
+
+    /// Whether an error comes from a client that stopped sending.
+    pub(crate) fn stopped(error: &(dyn Error + 'static)) -> bool {
+        let mut cause = Some(error);
+        while let Some(error) = cause {
+            if error.is::<Stopped>() {
+                return true;
+            }
+            cause = error.source();
+        }
+        false
+    }
+}
+
+impl Body for ClientBody {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let this = self.get_mut();
+        let Some(inner) = &mut this.inner else {
+            return Poll::Ready(None);
+        };
+        if let Poll::Ready(frame) = Pin::new(inner).poll_frame(cx) {
+            this.pause = None;
+            return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
+        }
+        let pause_max = this.pause_max;
+        let pause = this
+            .pause
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep(pause_max)));
+        ready!(pause.as_mut().poll(cx));
+        Poll::Ready(Some(Err(Stopped.into())))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.as_ref().is_none_or(Body::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.inner {
+            Some(inner) => inner.size_hint(),
+            None => SizeHint::with_exact(0),
+        }
+    }
+}
 
 /// The body of an answer.
 pub(crate) enum GatewayBody {
@@ -72,17 +154,33 @@ pub(crate) fn passed(body: Incoming) -> GatewayBody {
 
 /// The answer in place of an upstream that gave none.
 pub(crate) fn upstream_failed(error: &UpstreamError) -> Response<GatewayBody> {
-    let (kind, detail) = match error.release {
-        Release::NotRun => (
+    let (status, kind, title, detail) = match error {
+        UpstreamError::Unreachable(_) => (
+            StatusCode::BAD_GATEWAY,
             "upstream-unreachable",
+            "Bad gateway",
             "The service behind this gateway could not be reached. Nothing ran: retry with the same key.",
         ),
-        Release::Unknown => (
+        UpstreamError::Lost(_) => (
+            StatusCode::BAD_GATEWAY,
             "upstream-lost",
+            "Bad gateway",
             "The service behind this gateway was lost before it answered. Retry with the same key to learn the outcome.",
         ),
+        UpstreamError::Slow => (
+            StatusCode::GATEWAY_TIMEOUT,
+            "upstream-slow",
+            "Gateway timeout",
+            "The service behind this gateway did not answer in time. It may still do what it was asked.",
+        ),
+        UpstreamError::Unsent(_) => (
+            StatusCode::REQUEST_TIMEOUT,
+            "request-stopped",
+            "Request timeout",
+            "The request stopped in the middle of its body.",
+        ),
     };
-    let mut response = problem(StatusCode::BAD_GATEWAY, kind, "Bad gateway", detail);
+    let mut response = problem(status, kind, title, detail);
     response
         .headers_mut()
         .insert(RETRY_AFTER, HeaderValue::from_static("1"));

@@ -3,15 +3,17 @@
 //! right.
 
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 pub(crate) use self::check::is_upstream;
+pub use self::check::warnings;
 pub use self::docs::markdown;
 pub use self::load::{ConfigError, load};
-pub use self::units::{Match, Part, ProfileName, Span};
+pub use self::units::{Ask, Match, Part, ProfileName, Span};
 
 mod check;
 mod docs;
@@ -53,8 +55,13 @@ pub struct Config {
     pub drain: Option<Span>,
     /// TLS towards clients. Default: plain HTTP. The files are read again on SIGHUP.
     pub tls: Option<Tls>,
-    /// How bearer tokens are verified, for the scope part `jwt:CLAIM`.
+    /// How bearer tokens are verified, for the scope part `jwt:CLAIM`. The file is read again on
+    /// SIGHUP.
     pub jwt: Option<Jwt>,
+    /// A cheap request to the upstream, like `GET /me`, that goes before every replay with the
+    /// caller's own headers: a replay does not reach the upstream's own authentication. Only if
+    /// it is answered with 2xx the replay is given. Default: none.
+    pub auth_check: Option<Ask>,
     /// Bounds that no client can exceed.
     #[serde(default)]
     pub limits: Limits,
@@ -85,6 +92,8 @@ pub struct Route {
     pub scope: Option<Vec<Part>>,
     /// How long an answer is kept.
     pub ttl: Option<Span>,
+    /// A cheap request to their upstream that goes before every replay.
+    pub auth_check: Option<Ask>,
     /// Their finer rules.
     #[serde(default)]
     pub rules: Rules,
@@ -163,9 +172,10 @@ pub struct Tls {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Jwt {
-    /// `HS256`, `RS256` or `ES256`.
-    pub algorithm: Algorithm,
-    /// The shared secret, the public key as PEM, or a JWKS file (`.json`).
+    /// How tokens are signed. Needed unless `key_file` is a JWKS file, whose keys say it themselves.
+    pub algorithm: Option<Algorithm>,
+    /// The shared secret, the public key as PEM, or a JWKS file (its name ends with `.json`), of
+    /// which the key is taken that a token names.
     pub key_file: PathBuf,
     /// The issuer tokens must have.
     pub issuer: Option<String>,
@@ -189,13 +199,23 @@ pub enum Algorithm {
 #[serde(deny_unknown_fields)]
 pub struct Limits {
     /// Client connections at a time. Default 10000.
-    pub connections: Option<usize>,
+    pub connections: Option<NonZeroU32>,
     /// The bytes of a request's header section. Default 65536.
     pub header_bytes: Option<usize>,
     /// Requests on one HTTP/2 connection at a time. Default 200.
     pub streams: Option<u32>,
-    /// Bad keys and mismatches one caller may send in a minute. Default 60.
-    pub bad_requests_a_minute: Option<u32>,
+    /// Bad keys and mismatches one caller may send in a minute; then its keyed requests are refused
+    /// with 429 for a while. Default 60.
+    pub bad_requests_a_minute: Option<NonZeroU32>,
+    /// Records one caller may have at a time, counted by this gateway; more new keys are refused
+    /// with 429 until some expire. Replays never count. Default 100000.
+    pub keys_a_caller: Option<u64>,
+    /// Bytes of answers one caller may have stored at a time. Default 1073741824.
+    pub bytes_a_caller: Option<u64>,
+    /// A header in which something in front of the gateway names the client's address, such as
+    /// `x-real-ip` or `x-forwarded-for` (its last entry). These limits go by it where nothing
+    /// proves who the caller is. Default: the address of the connection.
+    pub address_header: Option<String>,
 }
 
 /// How long to wait for what.
@@ -204,10 +224,14 @@ pub struct Limits {
 pub struct Timeouts {
     /// For a connection to an upstream. Default `5s`.
     pub connect: Option<Span>,
-    /// For a client's request headers. Default `15s`.
+    /// For a client's request headers; on HTTP/1.1 also for the next request. Default `60s`.
     pub headers: Option<Span>,
-    /// For an unkeyed request's response to begin. Default `60s`.
+    /// For the next bytes of a client's request body. Default `30s`.
+    pub body: Option<Span>,
+    /// For an unkeyed request's response to begin; `rules.execution_max` is for keyed ones. Default
+    /// `60s`.
     pub response: Option<Span>,
-    /// For the next request on an idle connection. Default `75s`.
+    /// For the next request on an idle connection, the client's or ours to an upstream. Default
+    /// `75s`.
     pub idle: Option<Span>,
 }

@@ -89,6 +89,13 @@ pub(crate) fn to_client(parts: &mut response::Parts) {
     parts.version = Version::HTTP_11;
 }
 
+/// Whom something in front of us names as the client: the last entry, which it added itself.
+pub(crate) fn client_of(headers: &HeaderMap, name: &HeaderName) -> Option<IpAddr> {
+    let last = headers.get_all(name).iter().next_back()?.to_str().ok()?;
+    let entry = last.rsplit(',').next()?.trim();
+    entry.parse().ok().map(|ip: IpAddr| ip.to_canonical())
+}
+
 /// By which name the client called: HTTP/2 has it in the target, HTTP/1 in a header.
 fn host_of(parts: &request::Parts) -> Option<HeaderValue> {
     match parts.uri.authority() {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use onlyonce_core::{Engine, SlotSecret, engine};
 use onlyonce_stores::OpenError;
+use onlyonce_tower::Allowance;
 use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -15,6 +16,7 @@ use tokio::task::JoinHandle;
 
 use crate::admin::{Admin, Events};
 use crate::config::{Config, ConfigError};
+use crate::identity;
 use crate::server::Server;
 use crate::site::{Current, Site};
 use crate::tls::Acceptor;
@@ -57,7 +59,10 @@ pub struct Gateway {
     admin_address: SocketAddr,
     engine: Engine,
     site: Current,
+    allowance: Allowance,
     tls: Option<Acceptor>,
+    /// What it was started with.
+    config: Config,
     drain: Duration,
     stop: watch::Sender<bool>,
     server: JoinHandle<()>,
@@ -70,7 +75,9 @@ impl Gateway {
         let token = admin_token(config)?;
         let events = Arc::new(Events::new());
         let engine = open_engine(config, &events).await?;
-        let site = Arc::new(ArcSwap::from_pointee(Site::new(config, &engine)?));
+        let allowance = Allowance::new(identity::allowance(&config.limits));
+        let site = Site::new(config, &engine, &allowance)?;
+        let site = Arc::new(ArcSwap::from_pointee(site));
         let tls = config.tls.as_ref().map(Acceptor::new).transpose()?;
         let address = config.listen.unwrap_or_else(|| fixed(LISTEN));
         let listener = listen(address, "listen").await?;
@@ -91,7 +98,9 @@ impl Gateway {
             admin_address,
             engine,
             site,
+            allowance,
             tls,
+            config: config.clone(),
             drain: config.drain.map_or(DRAIN, |span| span.0),
             stop,
             server: tokio::spawn(server.run(stopped)),
@@ -111,7 +120,12 @@ impl Gateway {
 
     /// Takes new settings, all or none. What only a start can change is refused by name.
     pub fn reload(&self, config: &Config) -> Result<(), ConfigError> {
-        let site = Site::new(config, &self.engine)?;
+        if let Some(setting) = only_at_start(&self.config, config) {
+            let why = "cannot be changed while the gateway runs: restart it";
+            return Err(ConfigError::new(setting, why));
+        }
+        let allowance = self.allowance.under(identity::allowance(&config.limits));
+        let site = Site::new(config, &self.engine, &allowance)?;
         if let (Some(acceptor), Some(tls)) = (&self.tls, &config.tls) {
             acceptor.reload(tls)?;
         }
@@ -130,6 +144,35 @@ impl Gateway {
         self.admin.abort();
         left
     }
+}
+
+/// The first setting that differs and that only a start can change.
+fn only_at_start(old: &Config, new: &Config) -> Option<&'static str> {
+    macro_rules! differing {
+        ($($field:ident)+) => {
+            [$((stringify!($field), old.$field != new.$field)),+]
+        };
+    }
+    let fields =
+        differing!(listen admin admin_token_file store namespace instance secret_file drain);
+    let of_clients = [
+        ("tls", old.tls.is_some() != new.tls.is_some()),
+        (
+            "limits.connections",
+            old.limits.connections != new.limits.connections,
+        ),
+        (
+            "limits.header_bytes",
+            old.limits.header_bytes != new.limits.header_bytes,
+        ),
+        ("limits.streams", old.limits.streams != new.limits.streams),
+        (
+            "timeouts.headers",
+            old.timeouts.headers != new.timeouts.headers,
+        ),
+    ];
+    let mut all = fields.into_iter().chain(of_clients);
+    all.find_map(|(name, differs)| differs.then_some(name))
 }
 
 async fn open_engine(config: &Config, events: &Arc<Events>) -> Result<Engine, StartError> {

@@ -1,8 +1,10 @@
-//! How tokens are verified, from files that are read again on a reload.
+//! Who is who: how tokens are verified, from files that are read again on a reload, and what one
+//! caller may take.
 
-use onlyonce_tower::scope::JwtVerifier;
+use onlyonce_tower::AllowanceRule;
+use onlyonce_tower::scope::{JwtError, JwtVerifier};
 
-use crate::config::{Algorithm, Config, ConfigError};
+use crate::config::{Algorithm, Config, ConfigError, Jwt, Limits};
 
 /// The verifier that the settings describe, if they do.
 pub(crate) fn verifier(config: &Config) -> Result<Option<JwtVerifier>, ConfigError> {
@@ -12,12 +14,8 @@ pub(crate) fn verifier(config: &Config) -> Result<Option<JwtVerifier>, ConfigErr
     let place = jwt.key_file.display();
     let key = std::fs::read(&jwt.key_file)
         .map_err(|error| ConfigError::new(&place, format!("cannot be read: {error}")))?;
-    let mut verifier = match jwt.algorithm {
-        Algorithm::HS256 => Ok(JwtVerifier::hs256(key.trim_ascii())),
-        Algorithm::RS256 => JwtVerifier::rs256(&key),
-        Algorithm::ES256 => JwtVerifier::es256(&key),
-    }
-    .map_err(|error| ConfigError::new(&place, error.to_string()))?;
+    let mut verifier =
+        read(jwt, &key).map_err(|error| ConfigError::new(&place, error.to_string()))?;
     if let Some(issuer) = &jwt.issuer {
         verifier = verifier.issuer(issuer);
     }
@@ -25,4 +23,27 @@ pub(crate) fn verifier(config: &Config) -> Result<Option<JwtVerifier>, ConfigErr
         verifier = verifier.audience(audience);
     }
     Ok(Some(verifier))
+}
+
+fn read(jwt: &Jwt, key: &[u8]) -> Result<JwtVerifier, JwtError> {
+    if jwt.is_key_set() {
+        return JwtVerifier::jwks(key);
+    }
+    match jwt.algorithm {
+        Some(Algorithm::HS256) | None => Ok(JwtVerifier::hs256(key.trim_ascii())),
+        Some(Algorithm::RS256) => JwtVerifier::rs256(key),
+        Some(Algorithm::ES256) => JwtVerifier::es256(key),
+    }
+}
+
+/// What one caller may take.
+pub(crate) fn allowance(limits: &Limits) -> AllowanceRule {
+    let usual = AllowanceRule::default();
+    AllowanceRule {
+        keys_max: limits.keys_a_caller.unwrap_or(usual.keys_max),
+        bytes_max: limits.bytes_a_caller.unwrap_or(usual.bytes_max),
+        bad_requests_a_minute: limits
+            .bad_requests_a_minute
+            .unwrap_or(usual.bad_requests_a_minute),
+    }
 }

@@ -2,6 +2,7 @@
 //! answer, everything else passes through.
 
 mod admin;
+mod auth_check;
 mod body;
 pub mod config;
 mod forward;

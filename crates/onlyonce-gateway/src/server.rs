@@ -2,7 +2,10 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use http::{Request, Response};
@@ -10,22 +13,21 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use hyper_util::server::graceful::GracefulShutdown;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Notify, Semaphore, watch};
 
 use crate::body::GatewayBody;
 use crate::config::Config;
 use crate::forward::Peer;
-use crate::site::Current;
+use crate::site::{Current, IDLE_MAX};
 use crate::tls::Acceptor;
 use crate::upgrade;
 
-const CONNECTIONS_MAX: usize = 10_000;
+const CONNECTIONS_MAX: u32 = 10_000;
 const HEADER_BYTES_MAX: usize = 64 * 1024;
 const STREAMS_MAX: u32 = 200;
-const HEADERS_TIMEOUT: Duration = Duration::from_secs(15);
+const HEADERS_TIMEOUT: Duration = Duration::from_secs(60);
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long to pause when the system has no more descriptors to give.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -36,7 +38,9 @@ pub(crate) struct Server {
     tls: Option<Acceptor>,
     http: auto::Builder<TokioExecutor>,
     connections: Arc<Semaphore>,
+    connections_max: u32,
     site: Current,
+    idle_max: Duration,
 }
 
 impl Server {
@@ -61,20 +65,20 @@ impl Server {
             .max_header_list_size(u32::try_from(header_bytes).unwrap_or(u32::MAX))
             .max_concurrent_streams(limits.streams.unwrap_or(STREAMS_MAX))
             .enable_connect_protocol();
+        let connections_max = limits.connections.map_or(CONNECTIONS_MAX, NonZeroU32::get);
         Self {
             listener,
             tls,
             http,
-            connections: Arc::new(Semaphore::new(
-                limits.connections.unwrap_or(CONNECTIONS_MAX),
-            )),
+            connections: Arc::new(Semaphore::new(connections_max as usize)),
+            connections_max,
             site,
+            idle_max: config.timeouts.idle.map_or(IDLE_MAX, |span| span.0),
         }
     }
 
     /// Serves until `stop` says so, then lets open requests end.
     pub(crate) async fn run(self, mut stop: watch::Receiver<bool>) {
-        let graceful = GracefulShutdown::new();
         loop {
             let permit = tokio::select! {
                 biased;
@@ -94,15 +98,21 @@ impl Server {
                     }
                 },
             };
-            let (site, http) = (Arc::clone(&self.site), self.http.clone());
-            let (watcher, tls) = (graceful.watcher(), self.tls.clone());
+            let connection = Connection {
+                http: self.http.clone(),
+                site: Arc::clone(&self.site),
+                idle_max: self.idle_max,
+                stop: stop.clone(),
+            };
+            let tls = self.tls.clone();
             tokio::spawn(async move {
-                connection(stream, address, tls, http, site, watcher).await;
+                accepted(stream, address, tls, connection).await;
                 drop(permit);
             });
         }
         drop(self.listener);
-        graceful.shutdown().await;
+        // Every connection has a permit until it ends.
+        drop(self.connections.acquire_many(self.connections_max).await);
     }
 }
 
@@ -112,13 +122,11 @@ async fn stopped(stop: &mut watch::Receiver<bool>) {
     drop(stop.wait_for(|stop| *stop).await);
 }
 
-async fn connection(
+async fn accepted(
     stream: TcpStream,
     address: SocketAddr,
     tls: Option<Acceptor>,
-    http: auto::Builder<TokioExecutor>,
-    site: Current,
-    watcher: hyper_util::server::graceful::Watcher,
+    connection: Connection,
 ) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(target: "onlyonce", %error, "a connection ended at once");
@@ -129,38 +137,96 @@ async fn connection(
         tls: tls.is_some(),
     };
     match tls {
-        None => serve(stream, peer, http, site, watcher).await,
+        None => connection.serve(stream, peer).await,
         Some(acceptor) => {
             let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream));
             if let Ok(Ok(stream)) = handshake.await {
-                serve(stream, peer, http, site, watcher).await;
+                connection.serve(stream, peer).await;
             }
         }
     }
 }
 
-async fn serve<S>(
-    stream: S,
-    peer: Peer,
+/// What one connection needs.
+struct Connection {
     http: auto::Builder<TokioExecutor>,
     site: Current,
-    watcher: hyper_util::server::graceful::Watcher,
-) where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    let service = service_fn(move |mut request: Request<Incoming>| {
-        let site = site.load_full();
-        async move {
-            request.extensions_mut().insert(peer);
-            let response: Response<GatewayBody> = if upgrade::is_asked_for(&request) {
-                upgrade::pass(&site, request).await
-            } else {
-                site.answer(request).await
-            };
-            Ok::<_, Infallible>(response)
+    idle_max: Duration,
+    stop: watch::Receiver<bool>,
+}
+
+impl Connection {
+    /// Serves until the client ends, or is idle for too long, or the gateway stops. In the last two
+    /// cases what has begun still ends well.
+    async fn serve<S>(mut self, stream: S, peer: Peer)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let activity = Arc::new(Activity::default());
+        let (site, active) = (self.site, Arc::clone(&activity));
+        let service = service_fn(move |mut request: Request<Incoming>| {
+            let site = site.load_full();
+            let running = Activity::start(&active);
+            async move {
+                request.extensions_mut().insert(peer);
+                let response: Response<GatewayBody> = if upgrade::is_asked_for(&request) {
+                    upgrade::pass(&site, request).await
+                } else {
+                    site.answer(request).await
+                };
+                drop(running);
+                Ok::<_, Infallible>(response)
+            }
+        });
+        let served = self
+            .http
+            .serve_connection_with_upgrades(TokioIo::new(stream), service);
+        let mut served = pin!(served.into_owned());
+        tokio::select! {
+            // A client that goes away in the middle is no event: its request goes on.
+            _ = served.as_mut() => return,
+            () = stopped(&mut self.stop) => {}
+            () = activity.idle(self.idle_max) => {}
         }
-    });
-    let served = http.serve_connection_with_upgrades(TokioIo::new(stream), service);
-    // A client that goes away in the middle is no event: its request goes on.
-    drop(watcher.watch(served.into_owned()).await);
+        served.as_mut().graceful_shutdown();
+        drop(served.await);
+    }
+}
+
+/// What a connection is busy with.
+#[derive(Default)]
+struct Activity {
+    running: AtomicUsize,
+    changed: Notify,
+}
+
+/// A request under way.
+struct Running(Arc<Activity>);
+
+impl Activity {
+    fn start(this: &Arc<Self>) -> Running {
+        this.running.fetch_add(1, Ordering::Relaxed);
+        this.changed.notify_waiters();
+        Running(Arc::clone(this))
+    }
+
+    /// Returns when nothing has run for so long.
+    async fn idle(&self, idle_max: Duration) {
+        loop {
+            let mut changed = pin!(self.changed.notified());
+            changed.as_mut().enable();
+            if self.running.load(Ordering::Relaxed) > 0 {
+                changed.await;
+            } else if tokio::time::timeout(idle_max, changed).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.running.fetch_sub(1, Ordering::Relaxed);
+        self.0.changed.notify_waiters();
+    }
 }

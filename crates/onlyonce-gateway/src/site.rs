@@ -5,21 +5,27 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderValue, Method, Request, Response};
+use http::{HeaderName, HeaderValue, Method, Request, Response};
 use hyper::body::Incoming;
 use onlyonce_core::policy::{Duplicate, KeyNeed, StoreDown};
 use onlyonce_core::{Engine, OnLapse, Policy, Profile, Release};
 use onlyonce_tower::scope::JwtVerifier;
-use onlyonce_tower::{IdempotencyLayer, Idempotent, RequestBody, ScopePart};
+use onlyonce_tower::{
+    Allowance, ClientAddress, IdempotencyLayer, Idempotent, Replayed, RequestBody, ScopePart,
+};
 use tower_layer::Layer;
 use tower_service::Service;
 
-use crate::body::{self, GatewayBody};
-use crate::config::{Config, ConfigError, Down, Lapse, Match, Need, Part, Rules, Span};
-use crate::upstream::{Upstream, UpstreamError};
+use crate::auth_check::AuthCheck;
+use crate::body::{self, ClientBody, GatewayBody};
+use crate::config::{Ask, Config, ConfigError, Down, Lapse, Match, Need, Part, Rules, Span};
+use crate::forward::{self, Peer};
+use crate::upstream::{Patience, Upstream, UpstreamError};
 
 const CONNECT_MAX: Duration = Duration::from_secs(5);
-const IDLE_MAX: Duration = Duration::from_secs(75);
+const RESPONSE_MAX: Duration = Duration::from_secs(60);
+const BODY_MAX: Duration = Duration::from_secs(30);
+pub(crate) const IDLE_MAX: Duration = Duration::from_secs(75);
 
 type Classify = fn(&UpstreamError) -> Release;
 
@@ -28,6 +34,10 @@ pub(crate) struct Site {
     routes: Vec<Route>,
     /// For what no route matches; without an upstream of its own, such a request is not found.
     rest: Option<Handling>,
+    /// Where something in front of us says whose request it is.
+    address_header: Option<HeaderName>,
+    /// How long to wait for the next bytes of a request.
+    body_max: Duration,
 }
 
 struct Route {
@@ -39,14 +49,22 @@ struct Route {
 #[derive(Clone)]
 enum Handling {
     Pass(Upstream),
-    Once(Idempotent<Upstream, Classify>),
+    Once(Idempotent<Upstream, Classify>, Option<Arc<AuthCheck>>),
 }
 
 impl Site {
     /// The site that `config` describes, on `engine`.
-    pub(crate) fn new(config: &Config, engine: &Engine) -> Result<Self, ConfigError> {
+    pub(crate) fn new(
+        config: &Config,
+        engine: &Engine,
+        allowance: &Allowance,
+    ) -> Result<Self, ConfigError> {
+        let common = Common {
+            engine,
+            allowance,
+            verifier: crate::identity::verifier(config)?,
+        };
         let mut upstreams = Upstreams::new(config);
-        let verifier = crate::identity::verifier(config)?;
         let mut routes = Vec::with_capacity(config.route.len());
         for route in &config.route {
             let address = route.upstream.as_ref().or(config.upstream.as_ref());
@@ -62,7 +80,8 @@ impl Site {
                     rules: [&config.rules, &route.rules],
                     matches: Some(&route.matches),
                 };
-                Handling::Once(terms.layer(engine, verifier.as_ref())?.layer(upstream))
+                let check = route.auth_check.as_ref().or(config.auth_check.as_ref());
+                terms.handling(&common, upstream, check)?
             };
             routes.push(Route {
                 method: route.matches.method.clone(),
@@ -79,21 +98,37 @@ impl Site {
                     rules: [&config.rules, &config.rules],
                     matches: None,
                 };
-                let layer = terms.layer(engine, verifier.as_ref())?;
-                Some(Handling::Once(layer.layer(upstreams.at(address)?)))
+                let check = config.auth_check.as_ref();
+                Some(terms.handling(&common, upstreams.at(address)?, check)?)
             }
             None => None,
         };
-        Ok(Self { routes, rest })
+        let address_header = config.limits.address_header.as_ref();
+        Ok(Self {
+            routes,
+            rest,
+            address_header: address_header.and_then(|name| name.parse().ok()),
+            body_max: config.timeouts.body.map_or(BODY_MAX, |span| span.0),
+        })
     }
 
     /// Answers one request.
     pub(crate) async fn answer(&self, request: Request<Incoming>) -> Response<GatewayBody> {
+        let request = self.received(request);
         match self.handling(&request) {
-            Some(Handling::Once(mut service)) => match service.call(request).await {
-                Ok(response) => response.map(body::answered),
-                Err(error) => body::upstream_failed(&error),
-            },
+            Some(Handling::Once(mut service, check)) => {
+                let asked = check.map(|check| (check.request(&request), check));
+                let response = match service.call(request).await {
+                    Ok(response) => response.map(body::answered),
+                    Err(error) => return body::upstream_failed(&error),
+                };
+                match asked {
+                    Some((asked, check)) if response.extensions().get::<Replayed>().is_some() => {
+                        check.pass(asked, response).await
+                    }
+                    Some(_) | None => response,
+                }
+            }
             Some(Handling::Pass(mut upstream)) => {
                 match upstream.call(request.map(RequestBody::from)).await {
                     Ok(response) => response.map(body::passed),
@@ -110,9 +145,10 @@ impl Site {
         request: Request<Incoming>,
         protocol: Option<HeaderValue>,
     ) -> Option<Result<Response<Incoming>, UpstreamError>> {
+        let request = self.received(request);
         let upstream = match self.handling(&request)? {
             Handling::Pass(upstream) => upstream,
-            Handling::Once(service) => service.into_inner(),
+            Handling::Once(service, _) => service.into_inner(),
         };
         Some(
             upstream
@@ -121,7 +157,18 @@ impl Site {
         )
     }
 
-    fn handling(&self, request: &Request<Incoming>) -> Option<Handling> {
+    /// A request with what is known of where it came from, and a body that does not wait for ever.
+    fn received(&self, mut request: Request<Incoming>) -> Request<ClientBody> {
+        let named = self.address_header.as_ref();
+        let named = named.and_then(|name| forward::client_of(request.headers(), name));
+        let peer = request.extensions().get::<Peer>().map(|peer| peer.ip);
+        if let Some(address) = named.or(peer) {
+            request.extensions_mut().insert(ClientAddress(address));
+        }
+        request.map(|body| ClientBody::new(body, self.body_max))
+    }
+
+    fn handling<B>(&self, request: &Request<B>) -> Option<Handling> {
         self.routes
             .iter()
             .find(|route| route.admits(request.method(), request.uri().path()))
@@ -148,8 +195,14 @@ fn matcher(matches: &Match) -> Result<matchit::Router<()>, ConfigError> {
 /// The upstreams by address, so that routes share connections.
 struct Upstreams {
     known: BTreeMap<String, Upstream>,
-    connect_max: Duration,
-    idle_max: Duration,
+    patience: Patience,
+}
+
+/// What all routes share.
+struct Common<'a> {
+    engine: &'a Engine,
+    allowance: &'a Allowance,
+    verifier: Option<JwtVerifier>,
 }
 
 impl Upstreams {
@@ -157,8 +210,11 @@ impl Upstreams {
         let or = |span: Option<Span>, usual| span.map_or(usual, |span| span.0);
         Self {
             known: BTreeMap::new(),
-            connect_max: or(config.timeouts.connect, CONNECT_MAX),
-            idle_max: or(config.timeouts.idle, IDLE_MAX),
+            patience: Patience {
+                connect_max: or(config.timeouts.connect, CONNECT_MAX),
+                response_max: or(config.timeouts.response, RESPONSE_MAX),
+                idle_max: or(config.timeouts.idle, IDLE_MAX),
+            },
         }
     }
 
@@ -168,7 +224,7 @@ impl Upstreams {
         }
         let uri =
             crate::config::is_upstream(address).map_err(|why| ConfigError::new("upstream", why))?;
-        let upstream = Upstream::new(&uri, self.connect_max, self.idle_max);
+        let upstream = Upstream::new(&uri, self.patience);
         self.known.insert(address.to_owned(), upstream.clone());
         Ok(upstream)
     }
@@ -185,14 +241,22 @@ struct Terms<'a> {
 }
 
 impl Terms<'_> {
-    fn layer(
+    fn handling(
         &self,
-        engine: &Engine,
-        verifier: Option<&JwtVerifier>,
-    ) -> Result<IdempotencyLayer<Classify>, ConfigError> {
-        let classify: Classify = |error| error.release;
-        let mut layer = IdempotencyLayer::new(engine.clone())
+        common: &Common<'_>,
+        upstream: Upstream,
+        check: Option<&Ask>,
+    ) -> Result<Handling, ConfigError> {
+        let check = check.map(|ask| Arc::new(AuthCheck::new(ask, upstream.clone())));
+        Ok(Handling::Once(self.layer(common)?.layer(upstream), check))
+    }
+
+    fn layer(&self, common: &Common<'_>) -> Result<IdempotencyLayer<Classify>, ConfigError> {
+        let classify: Classify = UpstreamError::release;
+        let verifier = common.verifier.as_ref();
+        let mut layer = IdempotencyLayer::new(common.engine.clone())
             .policy(self.policy())
+            .allowance(common.allowance.clone())
             .classify_errors(classify);
         if let Some(scope) = self.scope {
             layer = layer.scope(scope.iter().filter_map(|part| scope_part(part, verifier)));

@@ -5,12 +5,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use onlyonce_core::{Clock as _, SystemClock};
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
+use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use crate::config::{ConfigError, Tls};
 
@@ -40,6 +42,19 @@ impl Acceptor {
     }
 }
 
+/// Whether clients would take this certificate today.
+fn in_force(leaf: &CertificateDer<'_>) -> Result<(), String> {
+    let (_, certificate) = X509Certificate::from_der(leaf)
+        .map_err(|error| format!("holds a certificate that cannot be read: {error}"))?;
+    let validity = certificate.validity();
+    let now = SystemClock::new().wall().as_millis() / 1000;
+    let now = i64::try_from(now).unwrap_or(i64::MAX);
+    if validity.not_after.timestamp() < now {
+        return Err(format!("expired on {}: renew it", validity.not_after));
+    }
+    Ok(())
+}
+
 fn read(tls: &Tls) -> Result<ServerConfig, ConfigError> {
     let unreadable = |path: &Path, what: &str, why: &dyn std::fmt::Display| {
         ConfigError::new(path.display(), format!("is not {what} as PEM: {why}"))
@@ -49,6 +64,9 @@ fn read(tls: &Tls) -> Result<ServerConfig, ConfigError> {
         .map_err(|error| unreadable(&tls.cert, "a certificate chain", &error))?;
     let key = PrivateKeyDer::from_pem_file(&tls.key)
         .map_err(|error| unreadable(&tls.key, "a private key", &error))?;
+    if let Some(leaf) = certs.first() {
+        in_force(leaf).map_err(|why| ConfigError::new(tls.cert.display(), why))?;
+    }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()

@@ -15,14 +15,15 @@ use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::{self, Client, connect::HttpConnector};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use onlyonce_core::Release;
-use onlyonce_tower::RequestBody;
+use onlyonce_tower::{Execution, RequestBody};
 use thiserror::Error;
 use tower_service::Service;
 
+use crate::body::ClientBody;
 use crate::forward::{self, Peer};
 
 /// What an upstream is sent.
-pub(crate) type UpstreamBody = RequestBody<Incoming>;
+pub(crate) type UpstreamBody = RequestBody<ClientBody>;
 
 /// Connections kept open to one upstream while nothing needs them.
 const IDLE_CONNECTIONS_MAX: usize = 1024;
@@ -35,24 +36,48 @@ pub(crate) struct Upstream {
     authority: Authority,
     /// What comes before every path; empty or without a slash at its end.
     base: String,
+    response_max: Duration,
+}
+
+/// How long to wait for what.
+#[derive(Clone, Copy)]
+pub(crate) struct Patience {
+    pub(crate) connect_max: Duration,
+    /// For a response to begin, where no execution has a deadline of its own.
+    pub(crate) response_max: Duration,
+    pub(crate) idle_max: Duration,
 }
 
 /// An upstream that did not answer.
 #[derive(Debug, Error)]
-#[error("the upstream {}", match self.release { Release::NotRun => "could not be reached", Release::Unknown => "was lost before it answered" })]
-pub(crate) struct UpstreamError {
-    pub(crate) release: Release,
-    #[source]
-    source: legacy::Error,
+pub(crate) enum UpstreamError {
+    #[error("the upstream could not be reached")]
+    Unreachable(#[source] legacy::Error),
+    #[error("the upstream was lost before it answered")]
+    Lost(#[source] legacy::Error),
+    #[error("the upstream did not answer in time")]
+    Slow,
+    #[error("the client did not send its request to the end")]
+    Unsent(#[source] legacy::Error),
+}
+
+impl UpstreamError {
+    /// Only a connection that was never made says that nothing ran.
+    pub(crate) fn release(&self) -> Release {
+        match self {
+            Self::Unreachable(_) => Release::NotRun,
+            Self::Lost(_) | Self::Slow | Self::Unsent(_) => Release::Unknown,
+        }
+    }
 }
 
 impl Upstream {
     /// The server at `uri`, which was checked before.
-    pub(crate) fn new(uri: &Uri, connect_max: Duration, idle_max: Duration) -> Self {
+    pub(crate) fn new(uri: &Uri, patience: Patience) -> Self {
         let mut http = HttpConnector::new();
         http.set_nodelay(true);
         http.enforce_http(false);
-        http.set_connect_timeout(Some(connect_max));
+        http.set_connect_timeout(Some(patience.connect_max));
         let https = HttpsConnectorBuilder::new()
             .with_webpki_roots()
             .https_or_http()
@@ -61,7 +86,7 @@ impl Upstream {
             .wrap_connector(http);
         let is_h2c = uri.scheme_str() == Some("h2c");
         let client = Client::builder(TokioExecutor::new())
-            .pool_idle_timeout(idle_max)
+            .pool_idle_timeout(patience.idle_max)
             .pool_max_idle_per_host(IDLE_CONNECTIONS_MAX)
             .pool_timer(TokioTimer::new())
             .timer(TokioTimer::new())
@@ -80,6 +105,7 @@ impl Upstream {
                 .cloned()
                 .unwrap_or_else(|| Authority::from_static("localhost")),
             base: uri.path().trim_end_matches('/').to_owned(),
+            response_max: patience.response_max,
         }
     }
 
@@ -133,9 +159,17 @@ impl Service<Request<UpstreamBody>> for Upstream {
     }
 
     fn call(&mut self, request: Request<UpstreamBody>) -> Self::Future {
+        let has_deadline = request.extensions().get::<Execution>().is_some();
+        let response_max = self.response_max;
         let sent = self.send(request, None);
         Box::pin(async move {
-            let (mut parts, body) = sent.await?.into_parts();
+            let response = if has_deadline {
+                sent.await?
+            } else {
+                let in_time = tokio::time::timeout(response_max, sent).await;
+                in_time.unwrap_or(Err(UpstreamError::Slow))?
+            };
+            let (mut parts, body) = response.into_parts();
             forward::to_client(&mut parts);
             Ok(Response::from_parts(parts, body))
         })
@@ -143,14 +177,14 @@ impl Service<Request<UpstreamBody>> for Upstream {
 }
 
 impl From<legacy::Error> for UpstreamError {
-    /// Only a connection that was never made says that nothing ran.
     fn from(source: legacy::Error) -> Self {
-        let release = if source.is_connect() {
-            Release::NotRun
+        if source.is_connect() {
+            Self::Unreachable(source)
+        } else if ClientBody::stopped(&source) {
+            Self::Unsent(source)
         } else {
-            Release::Unknown
-        };
-        Self { release, source }
+            Self::Lost(source)
+        }
     }
 }
 

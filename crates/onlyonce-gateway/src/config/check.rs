@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::load::ConfigError;
-use super::{Config, Part, Route};
+use super::{Config, Jwt, Part, Route};
 
 /// Whether the settings can hold together.
 pub(super) fn check(config: &Config, file: Option<&Path>) -> Result<(), ConfigError> {
@@ -35,6 +35,21 @@ pub(super) fn check(config: &Config, file: Option<&Path>) -> Result<(), ConfigEr
              use a loopback address"
         ));
     }
+    if let Some(name) = &config.limits.address_header
+        && http::HeaderName::from_bytes(name.as_bytes()).is_err()
+    {
+        return wrong(format!("address_header: `{name}` is not a header name"));
+    }
+    if let Some(jwt) = &config.jwt
+        && jwt.algorithm.is_none()
+        && !jwt.is_key_set()
+    {
+        return wrong(
+            "[jwt] needs `algorithm` (HS256, RS256 or ES256), unless `key_file` is a JWKS file \
+             that ends with .json"
+                .to_owned(),
+        );
+    }
     if let Some(why) = scope_problem(config, config.scope.as_deref(), None) {
         return wrong(why);
     }
@@ -44,6 +59,46 @@ pub(super) fn check(config: &Config, file: Option<&Path>) -> Result<(), ConfigEr
         }
     }
     Ok(())
+}
+
+/// What an operator should know before these settings meet callers.
+pub fn warnings(config: &Config) -> Vec<String> {
+    let mut vague: Vec<String> = Vec::new();
+    for route in config.route.iter().filter(|route| !route.pass) {
+        if !tells_callers_apart(route.scope.as_deref().or(config.scope.as_deref())) {
+            vague.push(format!("route {}", route.matches));
+        }
+    }
+    if config.upstream.is_some() && !tells_callers_apart(config.scope.as_deref()) {
+        vague.push("requests that no route matches".to_owned());
+    }
+    if vague.is_empty() {
+        return Vec::new();
+    }
+    vec![format!(
+        "callers are told apart only by their Authorization header, which is not verified here: \
+         anonymous callers share one scope, a refreshed opaque token counts as another caller, and \
+         credentials that differ with every request (SigV4, DPoP, Digest) are refused; add [jwt] \
+         and `jwt:CLAIM`, `trusted-header:NAME` or `cookie:NAME` to the scope of: {}",
+        vague.join(", ")
+    )]
+}
+
+/// Whether a scope knows callers by more than what they say of themselves.
+fn tells_callers_apart(scope: Option<&[Part]>) -> bool {
+    let known = |part: &Part| match part {
+        Part::Jwt(_) | Part::Cookie(_) => true,
+        Part::Header { trusted, .. } => *trusted,
+        Part::Route | Part::Caller | Part::Path(_) | Part::Body(_) => false,
+    };
+    scope.unwrap_or_default().iter().any(known)
+}
+
+impl Jwt {
+    /// Whether the key file is a JWKS file.
+    pub(crate) fn is_key_set(&self) -> bool {
+        self.key_file.extension().is_some_and(|it| it == "json")
+    }
 }
 
 /// Whether some request has nowhere to go.

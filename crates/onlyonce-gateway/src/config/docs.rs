@@ -68,7 +68,7 @@ fn value(property: &Value) -> String {
     };
     if let Some(format) = text(map, "format") {
         return match format {
-            "uint" | "uint32" => "number".to_owned(),
+            "uint" | "uint32" | "uint64" => "number".to_owned(),
             "ip-port" | "socketaddr" => "address".to_owned(),
             other => other.to_owned(),
         };

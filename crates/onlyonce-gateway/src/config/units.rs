@@ -5,6 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use http::uri::PathAndQuery;
 use http::{HeaderName, Method};
 use onlyonce_core::{Profile, profile};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -51,6 +52,15 @@ pub struct Match {
     pub method: Option<Method>,
     /// The pattern of the path.
     pub path: String,
+}
+
+/// A request of the gateway's own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ask {
+    /// Its method.
+    pub method: Method,
+    /// Its path and query.
+    pub target: PathAndQuery,
 }
 
 impl FromStr for Span {
@@ -146,6 +156,21 @@ impl FromStr for Match {
     }
 }
 
+impl FromStr for Ask {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("`{text}` is not a request: write it like GET /me");
+        let (method, target) = text.split_once(' ').ok_or_else(wrong)?;
+        let method: Method = method.parse().map_err(|_| wrong())?;
+        let target: PathAndQuery = target.trim().parse().map_err(|_| wrong())?;
+        if !method.is_safe() || !target.as_str().starts_with('/') {
+            return Err(wrong());
+        }
+        Ok(Self { method, target })
+    }
+}
+
 impl fmt::Display for Match {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let method = self.method.as_ref().map_or("*", Method::as_str);
@@ -187,4 +212,5 @@ written_as_text! {
     ProfileName: "profile"
     Part: "scope part"
     Match: "match"
+    Ask: "request"
 }

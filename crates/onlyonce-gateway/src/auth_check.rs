@@ -1,0 +1,83 @@
+//! A replay does not reach the upstream, so not its authentication either: a caller whose access
+//! was taken away would still get its old answers. Where that matters, a cheap request of the
+//! caller's own goes first, and only if the upstream is content the replay is given.
+
+use http::header::{
+    CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, EXPECT,
+    HeaderName, RANGE, RETRY_AFTER,
+};
+use http::{HeaderValue, Method, Request, Response, StatusCode, Uri};
+use onlyonce_tower::RequestBody;
+use tower_service::Service;
+
+use crate::body::{self, ClientBody, GatewayBody};
+use crate::config::Ask;
+use crate::forward::Peer;
+use crate::upstream::Upstream;
+
+/// What speaks of the body, or of the one request it was sent with.
+const NOT_SENT: [HeaderName; 7] = [
+    CONTENT_ENCODING,
+    CONTENT_LANGUAGE,
+    CONTENT_LENGTH,
+    CONTENT_RANGE,
+    CONTENT_TYPE,
+    EXPECT,
+    RANGE,
+];
+
+/// The request that goes before a replay.
+pub(crate) struct AuthCheck {
+    method: Method,
+    target: Uri,
+    upstream: Upstream,
+}
+
+impl AuthCheck {
+    pub(crate) fn new(ask: &Ask, upstream: Upstream) -> Self {
+        Self {
+            method: ask.method.clone(),
+            target: ask.target.clone().into(),
+            upstream,
+        }
+    }
+
+    /// The check for this request: the caller's headers, without a body.
+    pub(crate) fn request(&self, of: &Request<ClientBody>) -> Request<RequestBody<ClientBody>> {
+        let mut check = Request::new(RequestBody::from(ClientBody::empty()));
+        *check.method_mut() = self.method.clone();
+        *check.uri_mut() = self.target.clone();
+        *check.headers_mut() = of.headers().clone();
+        for name in &NOT_SENT {
+            check.headers_mut().remove(name);
+        }
+        if let Some(peer) = of.extensions().get::<Peer>() {
+            check.extensions_mut().insert(*peer);
+        }
+        check
+    }
+
+    /// The replay if the upstream is content with its caller, else what the upstream says.
+    pub(crate) async fn pass(
+        &self,
+        check: Request<RequestBody<ClientBody>>,
+        replay: Response<GatewayBody>,
+    ) -> Response<GatewayBody> {
+        match self.upstream.clone().call(check).await {
+            Ok(said) if said.status().is_success() => replay,
+            Ok(said) if said.status().is_client_error() => said.map(body::passed),
+            Ok(_) | Err(_) => {
+                let mut response = body::problem(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    "auth-check-failed",
+                    "Access not checked",
+                    "The operation ran before, but the service behind this gateway did not say \
+                     whether its answer may still be given. Retry with the same key.",
+                );
+                let after = HeaderValue::from_static("1");
+                response.headers_mut().insert(RETRY_AFTER, after);
+                response
+            }
+        }
+    }
+}
