@@ -15,8 +15,9 @@
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
+use std::time::Duration;
 
-use onlyonce_core::{MemoryStore, Policy, Store};
+use onlyonce_core::{Clock, Entropy, MemoryStore, Policy, Store};
 
 mod bug;
 mod client;
@@ -52,7 +53,7 @@ use self::script::Script;
 use self::world::World;
 
 /// What a run may be made of.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Plan {
     /// How many nodes there are; each has one process at a time.
     pub nodes: RangeInclusive<usize>,
@@ -64,6 +65,23 @@ pub struct Plan {
     pub faults: bool,
     /// A bug to plant.
     pub bug: Option<Bug>,
+    /// What stands between every engine and its store.
+    pub around: Option<Around>,
+}
+
+/// Wraps the store of a process, with that process's clock and randomness.
+pub type Wrap = fn(Arc<dyn Store>, Arc<dyn Clock>, Arc<dyn Entropy>) -> Arc<dyn Store>;
+
+/// A wrapper around the store of every process, such as a cache or a circuit breaker, and by how
+/// much it loosens the rules.
+#[derive(Clone, Copy, Debug)]
+pub struct Around {
+    /// What wraps.
+    pub wrap: Wrap,
+    /// How long it may go on telling what was true.
+    pub lag: Duration,
+    /// How long after a failure of the store it may go on failing by itself.
+    pub sulk: Duration,
 }
 
 impl Default for Plan {
@@ -74,6 +92,7 @@ impl Default for Plan {
             calls: 10..=40,
             faults: true,
             bug: None,
+            around: None,
         }
     }
 }

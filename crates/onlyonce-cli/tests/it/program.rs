@@ -1,6 +1,5 @@
 //! The real program: exit codes, output for people and for programs, and watching.
 
-
 use onlyonce_cli::verify::CHECKS;
 use onlyonce_core::Profile;
 use serde_json::Value;

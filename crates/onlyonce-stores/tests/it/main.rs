@@ -32,6 +32,7 @@ mod rough;
 mod sealed;
 #[cfg(feature = "file")]
 mod sealed_file;
+mod simulated;
 #[cfg(any(feature = "mysql", feature = "sqlite"))]
 mod sql;
 #[cfg(feature = "sqlite")]

@@ -9,6 +9,8 @@ use onlyonce_core::{Clock, SystemClock, Timestamp};
 /// A moment or a length of time in milliseconds: tokio's timers know nothing shorter.
 pub(super) type Ms = u64;
 
+/// By how much a clock jumps at most.
+pub(super) const JUMP_MAX: Ms = 4000;
 /// What the store's wall clock shows when a run begins.
 const EPOCH: Ms = 1_700_000_000_000;
 /// Where a process's clock begins: far enough from zero to jump back.

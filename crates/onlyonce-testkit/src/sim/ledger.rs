@@ -4,7 +4,8 @@
 use onlyonce_core::event::Verb;
 use onlyonce_core::{Fingerprint, Meta, Slot, Token};
 
-use super::clock::Ms;
+use super::Around;
+use super::clock::{JUMP_MAX, Ms, in_millis};
 use super::history::Ending;
 use super::model::{Cell, Window};
 use super::terms::Terms;
@@ -23,6 +24,10 @@ pub(super) struct Ledger {
     pub(super) lives: Vec<Life>,
     /// When the store answered nobody.
     pub(super) outages: Vec<Window>,
+    /// How long what was true may still be told.
+    lag: Ms,
+    /// How long a failure may still show.
+    sulk: Ms,
 }
 
 /// One caller's request to one process.
@@ -96,6 +101,14 @@ impl Trouble {
 }
 
 impl Ledger {
+    pub(super) fn new(around: Option<Around>) -> Self {
+        Self {
+            lag: around.map_or(0, |it| in_millis(it.lag)),
+            sulk: around.map_or(0, |it| in_millis(it.sulk)),
+            ..Self::default()
+        }
+    }
+
     /// The slots are few: looking through them is faster than hashing.
     pub(super) fn key_of(&self, slot: &Slot) -> Option<usize> {
         self.cells.iter().position(|cell| cell.slot == *slot)
@@ -117,6 +130,11 @@ impl Ledger {
         let life = &self.lives[process];
         let mut troubles = life.troubles.iter();
         life.crashed || self.was_out(window) || troubles.any(|it| it.window.meets(window))
+    }
+
+    /// The same, or a wrapper may still show it.
+    pub(super) fn troubled(&self, process: usize, window: Window) -> bool {
+        self.disturbed(process, self.reach_back(process, window, self.sulk))
     }
 
     /// Whether the holder of `token` had an excuse to lose its lease in `window`.
@@ -153,8 +171,30 @@ impl Ledger {
 
     /// Whether the store failed for this process in `window`.
     pub(super) fn failed(&self, process: usize, window: Window) -> bool {
+        let since = self.reach_back(process, window, self.sulk);
         let mut errors = self.lives[process].errors.iter();
-        errors.any(|at| window.contains(*at))
+        errors.any(|at| since.contains(*at))
+    }
+
+    /// How long a wrapper may still be late when all is well again, on the slowest clock.
+    pub(super) fn recovery(&self) -> Ms {
+        let jumps = self.lives.iter().map(|it| it.jumps.len() as Ms).max();
+        let jumps = jumps.unwrap_or(0);
+        match self.lag.max(self.sulk) {
+            0 => 0,
+            late => late + jumps * JUMP_MAX,
+        }
+    }
+
+    /// `window`, begun as much earlier as a wrapper may be late. It ages by its process's clock,
+    /// so after a jump of that nobody can tell how late.
+    fn reach_back(&self, process: usize, window: Window, by: Ms) -> Window {
+        let from = match by {
+            0 => window.from,
+            _ if self.lives[process].jumps.is_empty() => window.from.saturating_sub(by),
+            _ => 0,
+        };
+        Window::new(from, window.to)
     }
 
     pub(super) fn jumped(&self, process: usize, window: Window) -> bool {
@@ -182,6 +222,11 @@ impl Ledger {
     /// it may have been attached to. A flight asks the store before some of its duplicates come,
     /// and they share what it is told (rule 13); how long before is bounded by a verb's latency.
     pub(super) fn answerable(&self, call: usize, now: Ms) -> Window {
+        let process = self.calls[call].process;
+        self.reach_back(process, self.heard_in(call, now), self.lag)
+    }
+
+    fn heard_in(&self, call: usize, now: Ms) -> Window {
         let caller = &self.calls[call];
         let own = Window::new(caller.started, now);
         let beside = self.beside(call, own);

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use onlyonce_core::Engine;
+use onlyonce_core::{Engine, Store};
 
 use super::clock::{Ms, ProcessClock, millis, pause};
 use super::dice::SeededEntropy;
@@ -42,8 +42,12 @@ pub(super) async fn open(world: &Arc<World>, node: usize) -> Running {
     });
     let entropy = Arc::new(SeededEntropy::new(dice));
     let engine = loop {
-        let link = Link::new(Arc::clone(world), Arc::clone(&process));
-        let builder = Engine::builder(link)
+        let link = Arc::new(Link::new(Arc::clone(world), Arc::clone(&process)));
+        let store: Arc<dyn Store> = match world.around {
+            None => link,
+            Some(around) => (around.wrap)(link, process.clock.clone(), entropy.clone()),
+        };
+        let builder = Engine::builder(store)
             .clock(process.clock.clone())
             .entropy(entropy.clone())
             .instance(&format!("p{id}"))

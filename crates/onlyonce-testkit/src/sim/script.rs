@@ -6,7 +6,7 @@ use onlyonce_core::Policy;
 
 use super::Plan;
 use super::client::Order;
-use super::clock::Ms;
+use super::clock::{JUMP_MAX, Ms};
 use super::dice::Dice;
 use super::terms::{LEASE_MAX, Terms};
 use super::world::Weather;
@@ -161,6 +161,6 @@ fn trouble(dice: &mut Dice, nodes: usize, keys: usize) -> Action {
 }
 
 fn jump(dice: &mut Dice) -> i64 {
-    let ms = dice.between(10..=4000);
+    let ms = dice.between(10..=JUMP_MAX);
     i64::try_from(ms).expect("a few seconds fit")
 }

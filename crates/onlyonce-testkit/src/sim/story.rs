@@ -162,7 +162,7 @@ async fn quieten(world: &World) {
 /// After the last lease: nothing pending under a live lease, and the store lists what the model
 /// has.
 async fn nothing_is_left(world: &World) {
-    pause(LEASE_MAX).await;
+    pause(LEASE_MAX + world.step(|state, _| state.ledger.recovery())).await;
     let page = Page {
         after: None,
         records_max: usize::MAX,

@@ -7,7 +7,6 @@ use onlyonce_core::event::Verb;
 use onlyonce_core::{About, Engine, Event, Key, Policy, Scope, Store, Subscriber, Token};
 use tokio::sync::Notify;
 
-use super::Plan;
 use super::bug::Bug;
 use super::clock::{Ms, StoreClock};
 use super::dice::Dice;
@@ -17,6 +16,7 @@ use super::ledger::{Ledger, Trouble};
 use super::model::Window;
 use super::process::Process;
 use super::report::{Checked, Report, Violation};
+use super::{Around, Plan};
 
 pub(super) struct World {
     pub(super) clock: Arc<StoreClock>,
@@ -26,6 +26,8 @@ pub(super) struct World {
     pub(super) alarm: Notify,
     /// A caller's hang-up cancels its handler: a planted bug.
     pub(super) hangup_cancels: bool,
+    /// What stands between every engine and its store.
+    pub(super) around: Option<Around>,
     /// What policies have in common.
     pub(super) base: Policy,
     pub(super) scope: Scope,
@@ -88,6 +90,7 @@ impl World {
             clock,
             store,
             alarm: Notify::new(),
+            around: plan.around,
             hangup_cancels: plan.bug == Some(Bug::HangupCancels),
             base,
             scope: Scope::new("").with("route", "simulated"),
@@ -96,7 +99,7 @@ impl World {
             seed,
             state: Mutex::new(State {
                 dice: Dice::new(seed),
-                ledger: Ledger::default(),
+                ledger: Ledger::new(plan.around),
                 report: Report::default(),
                 weather: Weather::default(),
                 violation: None,

@@ -190,7 +190,7 @@ fn woken(ledger: &Ledger, call: usize, tenure: &Tenure, now: Ms) -> Checked {
     };
     // A claim that failed is sent again only after a pause.
     let before = Window::new(finished.saturating_sub(BACKOFF_MS), now);
-    let excused = || ledger.disturbed(caller.process, before) || overtaken() || unprotected();
+    let excused = || ledger.troubled(caller.process, before) || overtaken() || unprotected();
     require(
         now <= finished + WAKE_MS || excused(),
         "a waiter wakes within a bound when its answer is there",

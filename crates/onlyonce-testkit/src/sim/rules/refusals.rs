@@ -162,7 +162,7 @@ fn in_doubt(ledger: &Ledger, call: usize, during: Window) -> bool {
 fn unsettled(ledger: &Ledger, call: usize, now: Ms) -> bool {
     let caller = &ledger.calls[call];
     let since = Window::new(caller.started.saturating_sub(STALL_MAX), now);
-    let failed = ledger.failed(caller.process, since) || ledger.disturbed(caller.process, since);
+    let failed = ledger.failed(caller.process, since) || ledger.troubled(caller.process, since);
     // Who was overtaken, or forgotten and replaced, may find the other's claim given back.
     let mut flights = ledger.flights(call, Window::new(caller.started, now));
     flights.any(|run| failed || run.told_absent)
