@@ -19,7 +19,12 @@ use crate::cargo::{self, cannot_run, stdout};
 
 const PROGRAM: &str = "servers";
 /// The packages with tests that talk to servers.
-const NEEDED_BY: [&str; 3] = ["onlyonce-examples", "onlyonce-stores", "onlyonce-testkit"];
+const NEEDED_BY: [&str; 4] = [
+    "onlyonce-demo",
+    "onlyonce-examples",
+    "onlyonce-stores",
+    "onlyonce-testkit",
+];
 const OUTPUT_LINES_SHOWN: usize = 20;
 
 const UPDATE: &str = "apt-get -q -o DPkg::Lock::Timeout=120 update";

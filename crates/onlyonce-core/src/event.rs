@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::Timestamp;
+use crate::key::Hint;
 use crate::record::Meta;
 use crate::refusal::Reason;
 use crate::slot::Slot;
@@ -29,11 +30,16 @@ pub struct About<'a> {
 impl About<'_> {
     /// How logs name the key: a harmless start of it and of its digest.
     pub fn label(&self) -> impl fmt::Display {
-        Label(self.meta.hint, *self.slot)
+        label(self.meta.hint, *self.slot)
     }
 }
 
-struct Label(crate::key::Hint, Slot);
+/// How people see a key.
+pub(crate) fn label(hint: Hint, slot: Slot) -> impl fmt::Display {
+    Label(hint, slot)
+}
+
+struct Label(Hint, Slot);
 
 impl fmt::Display for Label {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -53,6 +53,7 @@ pub enum ScopePart {
 ///
 /// let mut request = http::Request::new(());
 /// request.extensions_mut().insert(Principal::new("user-7"));
+/// assert_eq!(request.extensions().get::<Principal>().unwrap().name(), "user-7");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Principal(Arc<str>);
@@ -61,6 +62,11 @@ impl Principal {
     /// The principal called `name`; stable across sessions and tokens.
     pub fn new(name: impl Into<Arc<str>>) -> Self {
         Self(name.into())
+    }
+
+    /// What it is called, for handlers that want to know who asks.
+    pub fn name(&self) -> &str {
+        &self.0
     }
 }
 

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::event;
 use crate::key::Key;
 use crate::lock;
 use crate::store::Lease;
@@ -61,6 +62,13 @@ impl Execution {
     /// The lease; nothing when running without protection.
     pub fn lease(&self) -> Option<&Lease> {
         self.protection.as_ref().map(|protection| &protection.lease)
+    }
+
+    /// How logs and events name the key: a harmless start of it and of its digest. Nothing when
+    /// running without protection.
+    pub fn label(&self) -> Option<impl fmt::Display> {
+        let lease = self.lease()?;
+        Some(event::label(self.key.hint(), lease.slot))
     }
 
     /// 1, or more if an earlier attempt lapsed: then check what it left behind.

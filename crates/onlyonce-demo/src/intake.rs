@@ -1,0 +1,199 @@
+//! The intake service: drafts, fields, submissions, each operation once. Every intake has a router
+//! of its own, with its own time to live; a request finds it by the name in its path, or by the
+//! submission it is about.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{MatchedPath, Path, Request, State};
+use axum::middleware::from_fn_with_state;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, patch, post};
+use onlyonce::{Engine, IdempotencyLayer, Policy, Profile};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use tower::ServiceExt as _;
+
+pub use self::definition::IntakeError;
+pub(crate) use self::definition::{Definition, Extent, read};
+
+use crate::actor::Actor;
+use crate::db::{Db, Work};
+use crate::ids::Ids;
+use crate::outbox::Outbox;
+use crate::record::Recorder;
+use crate::reply::{Fault, word};
+
+mod definition;
+pub(crate) mod events;
+mod handlers;
+
+/// What the handlers of one intake share.
+#[derive(Clone)]
+pub(crate) struct Desk {
+    pub(crate) db: Db,
+    pub(crate) ids: Ids,
+    pub(crate) outbox: Outbox,
+    pub(crate) recorder: Recorder,
+    pub(crate) definition: Arc<Definition>,
+}
+
+/// A path about one submission.
+#[derive(Deserialize)]
+pub(crate) struct SubmissionPath {
+    pub(crate) submission: String,
+}
+
+/// The routers, by intake.
+#[derive(Clone)]
+struct Intakes {
+    db: Db,
+    routers: Arc<BTreeMap<String, Router>>,
+}
+
+/// The routes of all intakes under `profile`.
+pub(crate) fn router(desks: Vec<Desk>, engine: &Engine, db: &Db, profile: Profile) -> Router {
+    let envelope = profile.policy().http.envelope;
+    let routers = desks
+        .into_iter()
+        .map(|desk| {
+            let id = desk.definition.id.clone();
+            (id, of_intake(desk, engine, profile.policy()))
+        })
+        .collect();
+    let intakes = Intakes {
+        db: db.clone(),
+        routers: Arc::new(routers),
+    };
+    Router::new()
+        .route("/api/intakes/{intake}/submissions", post(by_name))
+        .route("/api/intakes/{intake}/submit", post(by_name))
+        .route("/api/intakes/{intake}/validate", post(by_name))
+        .route("/api/submissions/{id}", get(by_submission))
+        .route("/api/submissions/{id}/fields", patch(by_submission))
+        .route("/api/submissions/{id}/submit", post(by_submission))
+        .route("/api/submissions/{id}/validate", post(by_submission))
+        .route("/api/submissions/{id}/events", get(by_submission))
+        .layer(from_fn_with_state(envelope, word))
+        .with_state(intakes)
+}
+
+/// One intake's own routes: what changes something runs once, what only looks needs no key.
+fn of_intake(desk: Desk, engine: &Engine, mut policy: Policy) -> Router {
+    let envelope = policy.http.envelope;
+    let id = &desk.definition.id;
+    let at = |what: &str| format!("/api/intakes/{id}/{what}");
+    let mut changing = Router::new()
+        .route(&at("submissions"), post(handlers::create))
+        .route(&at("submit"), post(handlers::submit_whole))
+        .route(
+            "/api/submissions/{submission}/fields",
+            patch(handlers::set_fields),
+        )
+        .route(
+            "/api/submissions/{submission}/submit",
+            post(handlers::submit),
+        )
+        .layer(from_fn_with_state(envelope, word));
+    if desk.definition.idempotency.enabled {
+        if let Some(ttl_ms) = desk.definition.idempotency.ttl_ms {
+            policy.keep_for = Duration::from_millis(ttl_ms);
+        }
+        changing = changing.layer(IdempotencyLayer::new(engine.clone()).policy(policy));
+    }
+    let looking = Router::new()
+        .route(&at("validate"), post(handlers::validate_fields))
+        .route("/api/submissions/{submission}", get(handlers::show))
+        .route(
+            "/api/submissions/{submission}/validate",
+            post(handlers::validate),
+        )
+        .route("/api/submissions/{submission}/events", get(events::list))
+        .layer(from_fn_with_state(envelope, word));
+    changing.merge(looking).with_state(desk)
+}
+
+async fn by_name(
+    State(intakes): State<Intakes>,
+    Path(intake): Path<String>,
+    request: Request,
+) -> Response {
+    intakes.answer(&intake, request).await
+}
+
+async fn by_submission(
+    State(intakes): State<Intakes>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Response {
+    const SELECT: &str = "SELECT intake FROM submissions WHERE id = $1";
+    match intakes.db.all::<(String,)>(SELECT, &[(&id).into()]).await {
+        Ok(found) => match found.first() {
+            Some((intake,)) => intakes.answer(intake, request).await,
+            None => no_submission().into_response(),
+        },
+        Err(error) => Fault::from(error).into_response(),
+    }
+}
+
+impl Intakes {
+    async fn answer(&self, intake: &str, mut request: Request) -> Response {
+        let Some(router) = self.routers.get(intake) else {
+            return Fault::not_found(format!("there is no intake `{intake}`")).into_response();
+        };
+        // The intake's own route is the one to be seen in records.
+        request.extensions_mut().remove::<MatchedPath>();
+        match router.clone().oneshot(request).await {
+            Ok(response) => response,
+            Err(never) => match never {},
+        }
+    }
+}
+
+fn no_submission() -> Fault {
+    Fault::not_found("there is no such submission")
+}
+
+/// A submission as it stands.
+#[derive(sqlx::FromRow)]
+pub(crate) struct Submission {
+    owner: Option<String>,
+    state: String,
+    fields: String,
+    /// How many events it has.
+    events: i64,
+    created_at: i64,
+    submitted_at: Option<i64>,
+}
+
+impl Submission {
+    /// Reads it for `actor`: what belongs to another is not there.
+    pub(crate) async fn read(desk: &Desk, id: &str, actor: &Actor) -> Result<Self, Fault> {
+        const SELECT: &str = "SELECT owner, state, fields, events, created_at, submitted_at \
+            FROM submissions WHERE id = $1";
+        let found = desk.db.all(SELECT, &[id.into()]).await?;
+        Self::of(found, actor)
+    }
+
+    /// The same to change it: nobody else does until the work ends, and the event to come is
+    /// counted already.
+    async fn hold(work: &mut Work, id: &str, actor: &Actor) -> Result<Self, Fault> {
+        const HOLD: &str = "UPDATE submissions SET events = events + 1 WHERE id = $1 \
+            RETURNING owner, state, fields, events, created_at, submitted_at";
+        let found = work.all(HOLD, &[id.into()]).await?;
+        Self::of(found, actor)
+    }
+
+    fn of(found: Vec<Self>, actor: &Actor) -> Result<Self, Fault> {
+        let mut found = found.into_iter();
+        found
+            .find(|it| it.owner.is_none() || it.owner.as_deref() == actor.name())
+            .ok_or_else(no_submission)
+    }
+
+    fn fields(&self) -> Map<String, Value> {
+        serde_json::from_str(&self.fields).unwrap_or_default()
+    }
+}

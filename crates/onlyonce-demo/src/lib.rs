@@ -1,0 +1,192 @@
+//! The systems that onlyonce was made for, small and real: an intake service, a form broker, a
+//! sync service for offline clients, orders, and a service that knows nothing of keys. All on one
+//! address, on SQLite or PostgreSQL; each row and its idempotency record in one transaction.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::middleware::from_fn_with_state;
+use axum::routing::{get, post};
+use onlyonce::{Engine, Policy, Profile, StoreError, engine};
+use thiserror::Error;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+pub use self::db::DbError;
+pub use self::intake::IntakeError;
+
+use self::actor::Tokens;
+use self::db::Db;
+use self::ids::Ids;
+use self::outbox::Outbox;
+use self::record::Recorder;
+use self::resources::Shop;
+
+mod actor;
+mod audit;
+mod db;
+mod forms;
+mod ids;
+mod inbox;
+mod intake;
+mod outbox;
+mod record;
+mod reply;
+mod resources;
+
+/// What the services are told.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// `sqlite:PATH` or `postgres://…`: rows and records.
+    pub database: String,
+    /// A JSON file with intakes; those built in otherwise.
+    pub intakes: Option<PathBuf>,
+    /// The profile of the intake service: the name of one of the documents' two.
+    pub intake_profile: String,
+    /// Where a new user's welcome mail is asked for: a URL, or a path of this service.
+    pub mail: Option<String>,
+}
+
+impl Options {
+    /// The usual services on `database`.
+    pub fn new(database: impl Into<String>) -> Self {
+        Self {
+            database: database.into(),
+            intakes: None,
+            intake_profile: "formbridge".to_owned(),
+            mail: None,
+        }
+    }
+}
+
+/// Why the services did not start.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The database cannot be used.
+    #[error(transparent)]
+    Database(#[from] DbError),
+    /// The intakes cannot be read.
+    #[error(transparent)]
+    Intakes(#[from] IntakeError),
+    /// The intake service has no such profile.
+    #[error(transparent)]
+    Profile(#[from] onlyonce::profile::UnknownProfile),
+    /// The engine cannot be opened on the database.
+    #[error(transparent)]
+    Engine(#[from] engine::OpenError),
+    /// The store failed at once.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The listener has no address.
+    #[error("the services cannot listen")]
+    Listen(#[from] std::io::Error),
+}
+
+/// The services, serving.
+pub struct Demo {
+    address: SocketAddr,
+    engine: Engine,
+    recorder: Recorder,
+    stop: watch::Sender<bool>,
+    server: JoinHandle<()>,
+    deliveries: JoinHandle<()>,
+}
+
+impl Demo {
+    /// Opens the database and serves on `listener`.
+    pub async fn start(options: &Options, listener: TcpListener) -> Result<Self, StartError> {
+        let definitions = intake::read(options.intakes.as_deref())?;
+        let profile: Profile = options.intake_profile.parse()?;
+        let address = listener.local_addr()?;
+        let db = Db::open(&options.database).await?;
+        let ids = Ids::new();
+        let outbox = Outbox::new(ids.clone());
+        let recorder = Recorder::start(db.clone(), ids.clone());
+        let builder = Engine::builder(db.store()).subscribe(Arc::new(recorder.clone()));
+        let engine = builder.open().await?;
+        let tokens = Tokens::agree(&*db.store(), ids.clone()).await?;
+
+        let desks = definitions
+            .into_iter()
+            .map(|definition| intake::Desk {
+                db: db.clone(),
+                ids: ids.clone(),
+                outbox: outbox.clone(),
+                recorder: recorder.clone(),
+                definition: definition.into(),
+            })
+            .collect();
+        let shop = Shop {
+            db: db.clone(),
+            ids: ids.clone(),
+            outbox: outbox.clone(),
+            mail: options.mail.clone(),
+        };
+        let router = Router::new()
+            .merge(intake::router(desks, &engine, &db, profile))
+            .merge(forms::router(&db, &ids, &engine, rules("broker")?))
+            .merge(resources::synced(&shop, &engine, &rules("guardian")?))
+            .merge(resources::orders(&shop, &engine, &rules("middleware")?))
+            .merge(resources::charges(&shop))
+            .merge(inbox::router(&db, &ids, &engine))
+            .merge(audit::router(&db, &recorder))
+            .layer(from_fn_with_state(tokens.clone(), actor::identify))
+            .route("/api/v1/tokens", post(actor::issue).with_state(tokens))
+            .route("/healthz", get(async || "ok\n"));
+
+        let (stop, mut stopped) = watch::channel(false);
+        let stopping = async move {
+            // A sender that is gone means that too.
+            drop(stopped.wait_for(|stop| *stop).await);
+        };
+        let server = tokio::spawn(async move {
+            let serving = axum::serve(listener, router).with_graceful_shutdown(stopping);
+            if let Err(error) = serving.await {
+                tracing::error!(target: "onlyonce_demo", %error, "the services ended");
+            }
+        });
+        let deliveries = tokio::spawn(outbox.deliver(db, format!("http://{address}")));
+        Ok(Self {
+            address,
+            engine,
+            recorder,
+            stop,
+            server,
+            deliveries,
+        })
+    }
+
+    /// Where it serves.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The engine that all services share.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// Takes no more requests, lets running ones end for at most `grace`, and says how many did
+    /// not.
+    pub async fn stop(self, grace: Duration) -> usize {
+        self.stop.send_replace(true);
+        self.deliveries.abort();
+        let mut server = self.server;
+        if tokio::time::timeout(grace, &mut server).await.is_err() {
+            server.abort();
+        }
+        let left = self.engine.shutdown(grace).await;
+        let _ = tokio::time::timeout(grace, self.recorder.flush()).await;
+        left
+    }
+}
+
+/// The rules of the profile called `name`.
+fn rules(name: &str) -> Result<Policy, onlyonce::profile::UnknownProfile> {
+    Ok(name.parse::<Profile>()?.policy())
+}
