@@ -200,6 +200,15 @@ pub(crate) fn not_found() -> Response<GatewayBody> {
     )
 }
 
+pub(crate) fn headers_too_large() -> Response<GatewayBody> {
+    problem(
+        StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+        "headers-too-large",
+        "Headers too large",
+        "The header section of the request is larger than this gateway takes.",
+    )
+}
+
 /// A problem of the gateway's own (RFC 9457).
 pub(crate) fn problem(
     status: StatusCode,

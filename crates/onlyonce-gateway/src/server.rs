@@ -17,7 +17,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, Semaphore, watch};
 
-use crate::body::GatewayBody;
+use crate::body::{self, GatewayBody};
 use crate::config::Config;
 use crate::forward::Peer;
 use crate::site::{Current, IDLE_MAX};
@@ -39,6 +39,7 @@ pub(crate) struct Server {
     http: auto::Builder<TokioExecutor>,
     connections: Arc<Semaphore>,
     connections_max: u32,
+    header_bytes_max: usize,
     site: Current,
     idle_max: Duration,
 }
@@ -57,7 +58,8 @@ impl Server {
         http.http1()
             .timer(TokioTimer::new())
             .header_read_timeout(headers_timeout)
-            .max_buf_size(header_bytes.max(8192))
+            // Read beyond the bound, so that whoever sends a little too much gets an answer.
+            .max_buf_size((2 * header_bytes).max(8192))
             .pipeline_flush(true)
             .half_close(false);
         http.http2()
@@ -72,6 +74,7 @@ impl Server {
             http,
             connections: Arc::new(Semaphore::new(connections_max as usize)),
             connections_max,
+            header_bytes_max: header_bytes,
             site,
             idle_max: config.timeouts.idle.map_or(IDLE_MAX, |span| span.0),
         }
@@ -101,6 +104,7 @@ impl Server {
             let connection = Connection {
                 http: self.http.clone(),
                 site: Arc::clone(&self.site),
+                header_bytes_max: self.header_bytes_max,
                 idle_max: self.idle_max,
                 stop: stop.clone(),
             };
@@ -151,6 +155,7 @@ async fn accepted(
 struct Connection {
     http: auto::Builder<TokioExecutor>,
     site: Current,
+    header_bytes_max: usize,
     idle_max: Duration,
     stop: watch::Receiver<bool>,
 }
@@ -164,12 +169,15 @@ impl Connection {
     {
         let activity = Arc::new(Activity::default());
         let (site, active) = (self.site, Arc::clone(&activity));
+        let header_bytes_max = self.header_bytes_max;
         let service = service_fn(move |mut request: Request<Incoming>| {
             let site = site.load_full();
             let running = Activity::start(&active);
             async move {
                 request.extensions_mut().insert(peer);
-                let response: Response<GatewayBody> = if upgrade::is_asked_for(&request) {
+                let response: Response<GatewayBody> = if is_over(&request, header_bytes_max) {
+                    body::headers_too_large()
+                } else if upgrade::is_asked_for(&request) {
                     upgrade::pass(&site, request).await
                 } else {
                     site.answer(request).await
@@ -191,6 +199,17 @@ impl Connection {
         served.as_mut().graceful_shutdown();
         drop(served.await);
     }
+}
+
+/// Whether the header section of a request is over the bound.
+fn is_over(request: &Request<Incoming>, bytes_max: usize) -> bool {
+    let target = request.uri().path_and_query();
+    let target = target.map_or(0, |target| target.as_str().len());
+    let headers = request.headers().iter();
+    let bytes = headers.fold(target, |sum, (name, value)| {
+        sum + name.as_str().len() + value.len() + ": \r\n".len()
+    });
+    bytes > bytes_max
 }
 
 /// What a connection is busy with.

@@ -71,6 +71,9 @@ fn every_wrong_value_is_told_with_what_would_be_right() {
         ("[[route]]\nmatch = \"/orders\"", "write it like POST"),
         ("[[route]]\nmatch = \"POST /a/{\"", "not a pattern"),
         ("listen = ", "string"),
+        ("auth_check = \"POST /me\"", "write it like GET /me"),
+        ("auth_check = \"/me\"", "write it like GET /me"),
+        ("[limits]\nconnections = 0", "nonzero"),
     ] {
         let told = told(text);
         assert!(told.contains(right), "{text}: {told}");
@@ -85,6 +88,8 @@ fn settings_that_do_not_fit_together_are_refused() {
         ("admin = \"0.0.0.0:9090\"", "admin_token_file"),
         ("scope = [\"jwt:sub\"]", "add [jwt]"),
         ("scope = [\"path:id\"]", "{id}"),
+        ("[jwt]\nkey_file = \"key.pem\"", "`algorithm`"),
+        ("[limits]\naddress_header = \"no header\"", "address_header"),
         (
             "[[route]]\nmatch = \"POST /a\"\nscope = [\"path:id\"]",
             "{id}",
@@ -124,4 +129,34 @@ fn the_reference_names_every_setting() {
     ] {
         assert!(page.contains(setting), "{setting} in {page}");
     }
+}
+
+#[test]
+fn an_operator_is_warned_of_every_route_that_knows_callers_only_by_what_they_say() {
+    let file = file(
+        "upstream = \"http://a\"\nscope = [\"jwt:sub\"]\n\
+         [jwt]\nalgorithm = \"HS256\"\nkey_file = \"key\"\n\
+         [[route]]\nmatch = \"POST /a\"\nscope = [\"caller\"]\n\
+         [[route]]\nmatch = \"POST /b\"\nscope = [\"header:x-user\"]\n\
+         [[route]]\nmatch = \"POST /c\"\nscope = [\"trusted-header:x-user\"]\n\
+         [[route]]\nmatch = \"POST /d\"\npass = true\nscope = [\"caller\"]\n",
+    );
+    let config = load(Some(file.path()), [], &[]).unwrap();
+
+    let told = warnings(&config).join("\n");
+
+    assert!(told.ends_with("route POST /a, route POST /b"), "{told}");
+    let plain = load(None, [], &[("upstream", "http://a".into())]).unwrap();
+    assert!(warnings(&plain)[0].contains("refreshed opaque token"));
+}
+
+#[test]
+fn the_page_in_the_repository_is_the_one_that_is_printed() {
+    let kept = include_str!("../../../../docs/configuration.md");
+
+    assert_eq!(
+        kept,
+        markdown(),
+        "write it again: onlyonce config docs > docs/configuration.md"
+    );
 }

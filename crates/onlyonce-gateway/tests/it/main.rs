@@ -3,6 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod admin;
+mod callers;
+mod limits;
 mod once;
 mod passing;
 mod support;
+mod tls;

@@ -225,6 +225,29 @@ async fn a_reload_changes_the_rules_and_keeps_the_records() {
 }
 
 #[tokio::test]
+async fn a_reload_that_cannot_be_done_says_which_setting_and_changes_nothing() {
+    let service = Service::start().await;
+    let gateway = gateway(service.address, "").await;
+
+    for (more, named) in [
+        ("namespace = \"other\"", "namespace"),
+        ("[limits]\nconnections = 5", "limits.connections"),
+        (
+            "[jwt]\nkey_file = \"/nowhere/keys.json\"",
+            "/nowhere/keys.json",
+        ),
+    ] {
+        let more = format!("{more}\n[rules]\nkey = \"required\"");
+        let error = gateway.reload(&settings(service.address, &more));
+        let error = error.unwrap_err().to_string();
+        assert!(error.starts_with(named), "{error}");
+    }
+
+    let url = format!("http://{}/orders", gateway.address());
+    assert_eq!(client().post(url).send().await.unwrap().status(), 201);
+}
+
+#[tokio::test]
 async fn draining_lets_what_runs_end() {
     let service = Service::start().await;
     let gateway = gateway(service.address, "").await;

@@ -126,3 +126,62 @@ async fn a_web_socket_passes() {
         assert_eq!(echo.to_text().unwrap(), format!("echo {word}"));
     }
 }
+
+#[tokio::test]
+async fn http_2_on_both_sides_keeps_many_requests_apart() {
+    let service = Service::start().await;
+    let h2c = format!(
+        "[[route]]\nmatch = \"* /{{*all}}\"\nupstream = \"h2c://{}\"",
+        service.address
+    );
+    let gateway = gateway(service.address, &h2c).await;
+    let client = reqwest::Client::builder()
+        .http2_prior_knowledge()
+        .build()
+        .unwrap();
+
+    let sent: Vec<_> = (0..100)
+        .map(|n| {
+            let request = client
+                .post(url(&gateway, "/echo"))
+                .header("idempotency-key", format!("key-{}", n / 2))
+                .body(format!("body {}", n / 2));
+            tokio::spawn(async move { request.send().await.unwrap().text().await.unwrap() })
+        })
+        .collect();
+
+    for (n, answer) in sent.into_iter().enumerate() {
+        assert_eq!(answer.await.unwrap(), format!("body {}", n / 2));
+    }
+}
+
+/// Events reach the client while the service still has more to say.
+#[tokio::test]
+async fn a_stream_of_events_is_not_held_back() {
+    let (send, body) = stream();
+    let body = std::sync::Mutex::new(Some(body));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let events = async move || {
+        let body = body.lock().unwrap().take().unwrap();
+        ([("content-type", "text/event-stream")], body)
+    };
+    let events = std::sync::Arc::new(events);
+    let app = axum::Router::new().route(
+        "/events",
+        axum::routing::get(move || {
+            let events = std::sync::Arc::clone(&events);
+            async move { events().await }
+        }),
+    );
+    tokio::spawn(axum::serve(listener, app).into_future());
+    let gateway = gateway(address, "").await;
+    send.send(Bytes::from_static(b"data: one\n\n")).unwrap();
+
+    let answer = client().get(url(&gateway, "/events")).send().await.unwrap();
+    let mut events = answer.bytes_stream();
+
+    assert_eq!(events.next().await.unwrap().unwrap(), "data: one\n\n");
+    send.send(Bytes::from_static(b"data: two\n\n")).unwrap();
+    assert_eq!(events.next().await.unwrap().unwrap(), "data: two\n\n");
+}

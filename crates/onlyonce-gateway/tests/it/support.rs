@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -20,6 +20,8 @@ use tokio::sync::Notify;
 pub(crate) struct Work {
     runs: AtomicUsize,
     pub(crate) gate: Notify,
+    /// What the service says to whoever asks whether it may come in; 0 is yes.
+    pub(crate) access: AtomicU16,
 }
 
 impl Work {
@@ -47,6 +49,7 @@ impl Service {
             .route("/slow", post(slow))
             .route("/told", any(told))
             .route("/echo", any(async |body: Bytes| body))
+            .route("/me", get(me))
             .route("/socket", get(socket))
             .with_state(Arc::clone(&work));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -65,6 +68,16 @@ async fn order(State(work): State<Arc<Work>>) -> Response {
         format!("order {number}"),
     )
         .into_response()
+}
+
+/// Whether a caller may come in; nobody without a credential.
+async fn me(State(work): State<Arc<Work>>, request: Request) -> http::StatusCode {
+    let said = work.access.load(Ordering::SeqCst);
+    if request.headers().contains_key("authorization") {
+        http::StatusCode::from_u16(said).unwrap_or(http::StatusCode::NO_CONTENT)
+    } else {
+        http::StatusCode::UNAUTHORIZED
+    }
 }
 
 /// Ends when the test says so.
