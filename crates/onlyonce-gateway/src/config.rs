@@ -208,9 +208,9 @@ pub struct Limits {
     /// with 429 for a while. Default 60.
     pub bad_requests_a_minute: Option<NonZeroU32>,
     /// Records one caller may have at a time, counted by this gateway; more new keys are refused
-    /// with 429 until some expire. Replays never count. Default 100000.
+    /// with 429 until some expire. Replays never count. Default: any number.
     pub keys_a_caller: Option<u64>,
-    /// Bytes of answers one caller may have stored at a time. Default 1073741824.
+    /// Bytes of answers one caller may have stored at a time. Default: any number.
     pub bytes_a_caller: Option<u64>,
     /// A header in which something in front of the gateway names the client's address, such as
     /// `x-real-ip` or `x-forwarded-for` (its last entry). These limits go by it where nothing

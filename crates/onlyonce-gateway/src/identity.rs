@@ -40,8 +40,8 @@ fn read(jwt: &Jwt, key: &[u8]) -> Result<JwtVerifier, JwtError> {
 pub(crate) fn allowance(limits: &Limits) -> AllowanceRule {
     let usual = AllowanceRule::default();
     AllowanceRule {
-        keys_max: limits.keys_a_caller.unwrap_or(usual.keys_max),
-        bytes_max: limits.bytes_a_caller.unwrap_or(usual.bytes_max),
+        keys_max: limits.keys_a_caller,
+        bytes_max: limits.bytes_a_caller,
         bad_requests_a_minute: limits
             .bad_requests_a_minute
             .unwrap_or(usual.bad_requests_a_minute),

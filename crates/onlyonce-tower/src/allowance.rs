@@ -17,6 +17,7 @@ mod used;
 
 use self::bad::Bad;
 use self::used::Used;
+use crate::scope::Asker;
 
 /// Callers known by name; those beyond share one allowance.
 const CALLERS_MAX: usize = 10_000;
@@ -27,15 +28,16 @@ const RETRY_AFTER: Duration = Duration::from_secs(5);
 
 /// What one caller may take. Clones count together.
 ///
-/// A caller is who it is proven to be (a [`Principal`](crate::Principal), a verified token, a
-/// trusted header), else the [`ClientAddress`](crate::ClientAddress) it comes from, else its
-/// credential. New keys are bounded before they run: what runs at the same time may go over it.
+/// Who takes too much is who it is proven to be (a [`Principal`](crate::Principal), a verified
+/// token, a trusted header), else the [`ClientAddress`](crate::ClientAddress) it comes from. Who is
+/// wrong too often is told by its own credential or session before its address, which may be a
+/// proxy's. New keys are bounded before they run: what runs at the same time may go over it.
 ///
 /// ```
 /// use onlyonce_tower::{Allowance, AllowanceRule};
 ///
 /// let allowance = Allowance::new(AllowanceRule {
-///     keys_max: 1_000,
+///     keys_max: Some(1_000),
 ///     ..AllowanceRule::default()
 /// });
 /// # let _ = allowance;
@@ -51,20 +53,20 @@ pub struct Allowance {
 /// How much that is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AllowanceRule {
-    /// Records kept at a time.
-    pub keys_max: u64,
-    /// Bytes of the answers in them.
-    pub bytes_max: u64,
+    /// Records kept at a time. No bound unless told: how much is too much, only its owner knows.
+    pub keys_max: Option<u64>,
+    /// Bytes of the answers in them. No bound unless told.
+    pub bytes_max: Option<u64>,
     /// Bad keys, and keys used for something else, in a minute.
     pub bad_requests_a_minute: NonZeroU32,
 }
 
 impl Default for AllowanceRule {
-    /// A hundred thousand keys, a gigabyte, sixty mistakes a minute.
+    /// Any number of keys and bytes, sixty mistakes a minute.
     fn default() -> Self {
         Self {
-            keys_max: 100_000,
-            bytes_max: 1 << 30,
+            keys_max: None,
+            bytes_max: None,
             bad_requests_a_minute: NonZeroU32::new(60).expect("sixty is not zero"),
         }
     }
@@ -95,46 +97,44 @@ impl Allowance {
     }
 
     /// Whether this call may go on: not if its caller is paused, nor if its key is a new one and
-    /// there is no room for it. Only a caller without room costs a question to the store.
+    /// there is no room for it. Only a caller without room costs a question to the store. If keys
+    /// or bytes are bounded, gives what counts them.
     pub(crate) async fn admit(
         &self,
         engine: &Engine,
         call: &Call,
-        caller: &Slot,
-    ) -> Result<(), Refusal> {
-        if let Some(left) = self.bad.paused(caller) {
+        asker: &Asker,
+    ) -> Result<Option<Taking>, Refusal> {
+        if self.bad.is_anyone_paused()
+            && let Some(left) = self.bad.paused(&asker.guesser(engine))
+        {
             return Err(Refusal::new(Reason::TooManyBadRequests).retry_after(left));
         }
-        let Some(room_in) = self.lock().full(caller, &self.rule, self.clock.now()) else {
-            return Ok(());
-        };
-        match engine.is_known(call).await {
-            Ok(false) => Err(Refusal::new(Reason::OverQuota).retry_after(room_in)),
-            // If the store fails, the claim says so.
-            Ok(true) | Err(_) => Ok(()),
+        if self.rule.keys_max.is_none() && self.rule.bytes_max.is_none() {
+            return Ok(None);
         }
+        let caller = asker.taker(engine);
+        let full = self.lock().full(&caller, &self.rule, self.clock.now());
+        if let Some(room_in) = full
+            && let Ok(false) = engine.is_known(call).await
+        {
+            return Err(Refusal::new(Reason::OverQuota).retry_after(room_in));
+        }
+        // If the store failed to say, the claim says so.
+        let allowance = self.clone();
+        Ok(Some(Taking { allowance, caller }))
     }
 
     /// Counts a refusal that a guesser would get; one too many is told instead.
-    pub(crate) fn counted(&self, refusal: Refusal, caller: &Slot) -> Refusal {
+    pub(crate) fn counted(&self, refusal: Refusal, asker: &Asker, engine: &Engine) -> Refusal {
         let is_bad = matches!(
             refusal.reason,
             Reason::BadKey | Reason::Mismatch | Reason::OtherCredential
         );
-        match is_bad.then(|| self.bad.count(caller)).flatten() {
+        let count = || self.bad.count(&asker.guesser(engine));
+        match is_bad.then(count).flatten() {
             Some(left) => Refusal::new(Reason::TooManyBadRequests).retry_after(left),
             None => refusal,
-        }
-    }
-
-    /// Counts a new key, which runs now.
-    pub(crate) fn take(&self, caller: Slot, keep_for: Duration) -> Taken {
-        let caller = self.lock().start(caller, self.clock.now());
-        Taken {
-            allowance: self.clone(),
-            caller,
-            keep_for,
-            ended: false,
         }
     }
 
@@ -146,6 +146,26 @@ impl Allowance {
 impl fmt::Debug for Allowance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Allowance({:?})", self.rule)
+    }
+}
+
+/// Whose share a new key would take.
+pub(crate) struct Taking {
+    allowance: Allowance,
+    caller: Slot,
+}
+
+impl Taking {
+    /// Counts a new key, which runs now.
+    pub(crate) fn take(self, keep_for: Duration) -> Taken {
+        let Self { allowance, caller } = self;
+        let caller = allowance.lock().start(caller, allowance.clock.now());
+        Taken {
+            allowance,
+            caller,
+            keep_for,
+            ended: false,
+        }
     }
 }
 

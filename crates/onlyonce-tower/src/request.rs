@@ -9,13 +9,13 @@ use http::{HeaderMap, HeaderName, HeaderValue, request};
 use onlyonce_core::engine::{Call, Who};
 use onlyonce_core::fingerprint::{RequestParts, derive_key};
 use onlyonce_core::policy::{HttpRules, KeyNeed, Policy};
-use onlyonce_core::{Key, KeyError, Reason, Refusal, Slot};
+use onlyonce_core::{Key, KeyError, Reason, Refusal};
 use serde_json::value::RawValue;
 
 use crate::layer::Settings;
 use crate::marks::members;
 use crate::origin;
-use crate::scope::Subject;
+use crate::scope::{Asker, Subject};
 
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
@@ -113,8 +113,8 @@ fn keep_for(headers: &HeaderMap, policy: &Policy) -> Result<Option<Duration>, Re
 
 /// What a covered request with its body turns out to be.
 pub(crate) enum Body {
-    /// A call; shared, because it goes through many futures. And whose allowance it counts for.
-    Call(Arc<Call>, Option<Slot>),
+    /// A call; shared, because it goes through many futures. And who asks, where that counts.
+    Call(Arc<Call>, Option<Asker>),
     /// No key after all, and none needed.
     Pass,
     /// No.
@@ -138,7 +138,7 @@ pub(crate) fn body(
     };
     match (key, covered.need) {
         (Some(key), _) => match call(parts, covered, &key, body, settings) {
-            Ok((call, caller)) => Body::Call(Arc::new(call), caller),
+            Ok((call, asker)) => Body::Call(Arc::new(call), asker),
             Err(refusal) => Body::Refuse(refusal),
         },
         (None, KeyNeed::Optional) => Body::Pass,
@@ -183,10 +183,10 @@ fn call(
     key: &Key,
     body: &[u8],
     settings: &Settings,
-) -> Result<(Call, Option<Slot>), Refusal> {
+) -> Result<(Call, Option<Asker>), Refusal> {
     let Settings { engine, policy, .. } = settings;
     let uri = origin::uri(&parts.uri, &parts.extensions);
-    let scoped = settings.scope.read(
+    let mut scoped = settings.scope.read(
         &Subject {
             parts,
             path: uri.path(),
@@ -204,7 +204,7 @@ fn call(
         credential: scoped.credential.as_ref().map(<[u8; 32]>::as_slice),
     });
     let allowance = settings.allowance.as_ref();
-    let caller = allowance.map(|_| scoped.caller(parts, engine));
+    let asker = allowance.map(|_| scoped.asker(parts));
     let who = Who {
         operation: settings
             .route
@@ -221,7 +221,7 @@ fn call(
         Some(keep_for) => call.keep_for(keep_for),
         None => call,
     };
-    Ok((call, caller))
+    Ok((call, asker))
 }
 
 /// The trace id of a W3C `traceparent`.

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use http::header::{AUTHORIZATION, COOKIE, HOST};
+use http::header::{COOKIE, HOST};
 use http::{HeaderMap, HeaderName, request};
 use onlyonce_core::policy::ScopeName;
 use onlyonce_core::{Engine, Reason, Refusal, Scope, Slot};
@@ -89,6 +89,15 @@ pub(crate) struct Scoped {
     pub(crate) credential: Option<[u8; 32]>,
     /// Who the caller is, where something vouches for it.
     proven: Option<Vec<u8>>,
+    /// What nobody else can show, and is in the address: an opaque credential, a session.
+    secret: Option<Vec<u8>>,
+}
+
+/// Whose [`Allowance`](crate::Allowance) a request counts for, as far as is known.
+pub(crate) struct Asker {
+    proven: Option<Vec<u8>>,
+    secret: Option<Vec<u8>>,
+    address: Option<IpAddr>,
 }
 
 /// What a scope is read from.
@@ -146,8 +155,8 @@ impl ScopeRule {
         Ok(read)
     }
 
-    /// Whose allowance a request counts for that has no scope, because it was refused before.
-    pub(crate) fn caller(&self, parts: &request::Parts, engine: &Engine) -> Slot {
+    /// Who asks, of a request that has no scope, because it was refused before.
+    pub(crate) fn asker(&self, parts: &request::Parts, engine: &Engine) -> Asker {
         let mut read = Scoped::new(engine);
         let subject = Subject {
             parts,
@@ -160,7 +169,7 @@ impl ScopeRule {
             // What cannot be read proves nothing.
             drop(part.read(&subject, engine, &mut read));
         }
-        read.caller(parts, engine)
+        read.asker(parts)
     }
 }
 
@@ -171,23 +180,16 @@ impl Scoped {
             actor: None,
             credential: None,
             proven: None,
+            secret: None,
         }
     }
 
-    /// Whose allowance the request counts for: what anyone can make up is worth less than the
-    /// address it came from.
-    pub(crate) fn caller(&self, parts: &request::Parts, engine: &Engine) -> Slot {
-        let address = parts.extensions.get().map(|ClientAddress(ip)| ip);
-        let credential = parts.headers.get(AUTHORIZATION);
-        let (kind, name) = match (&self.proven, address, credential) {
-            (Some(proven), _, _) => (b'p', proven.clone()),
-            (None, Some(IpAddr::V4(ip)), _) => (b'4', ip.octets().to_vec()),
-            // Who has one address of IPv6 has its whole network.
-            (None, Some(IpAddr::V6(ip)), _) => (b'6', ip.octets()[..8].to_vec()),
-            (None, None, Some(credential)) => (b'c', credential.as_bytes().to_vec()),
-            (None, None, None) => (b'n', Vec::new()),
-        };
-        Slot::from_bytes(engine.credential(&[&[kind], &name[..]].concat()))
+    pub(crate) fn asker(&mut self, parts: &request::Parts) -> Asker {
+        Asker {
+            proven: self.proven.take(),
+            secret: self.secret.take(),
+            address: parts.extensions.get().map(|ClientAddress(ip)| *ip),
+        }
     }
 
     fn prove(&mut self, parts: &[&[u8]]) {
@@ -202,6 +204,42 @@ impl Scoped {
             None => scope.without(name),
         };
     }
+}
+
+impl Asker {
+    /// Who takes keys and bytes. What anyone can make up is worth less than the address it came
+    /// from: a flood may come under ever new credentials.
+    pub(crate) fn taker(&self, engine: &Engine) -> Slot {
+        let name = self.proven().or_else(|| self.address());
+        digest(engine, name.or_else(|| self.secret()))
+    }
+
+    /// Who is wrong. Guesses under a made-up credential reach none but its own records, and many
+    /// callers may come from one address, that of a proxy: only what could be another's goes by it.
+    pub(crate) fn guesser(&self, engine: &Engine) -> Slot {
+        let name = self.proven().or_else(|| self.secret());
+        digest(engine, name.or_else(|| self.address()))
+    }
+
+    fn proven(&self) -> Option<Vec<u8>> {
+        Some([b"p", &self.proven.as_ref()?[..]].concat())
+    }
+
+    fn secret(&self) -> Option<Vec<u8>> {
+        Some([b"c", &self.secret.as_ref()?[..]].concat())
+    }
+
+    fn address(&self) -> Option<Vec<u8>> {
+        Some(match self.address? {
+            IpAddr::V4(ip) => [b"4", &ip.octets()[..]].concat(),
+            // Who has one address of IPv6 has its whole network.
+            IpAddr::V6(ip) => [b"6", &ip.octets()[..8]].concat(),
+        })
+    }
+}
+
+fn digest(engine: &Engine, name: Option<Vec<u8>>) -> Slot {
+    Slot::from_bytes(engine.credential(&name.unwrap_or_default()))
 }
 
 impl ScopePart {
@@ -240,8 +278,9 @@ impl ScopePart {
             Self::Cookie(name) => {
                 let value = cookie(&subject.parts.headers, name)?;
                 read.part(name, value);
-                if value.is_none() {
-                    caller::read(subject.parts, engine, read)?;
+                match value {
+                    Some(value) => read.secret = Some(value.as_bytes().to_vec()),
+                    None => caller::read(subject.parts, engine, read)?,
                 }
             }
             Self::Body(member) => {

@@ -105,8 +105,8 @@ fn refuse<R: Body>(policy: &Policy, is_grpc: bool, refusal: &Refusal) -> Respons
 fn counted(refusal: Refusal, parts: &http::request::Parts, settings: &Settings) -> Refusal {
     match &settings.allowance {
         Some(allowance) => {
-            let caller = settings.scope.caller(parts, &settings.engine);
-            allowance.counted(refusal, &caller)
+            let asker = settings.scope.asker(parts, &settings.engine);
+            allowance.counted(refusal, &asker, &settings.engine)
         }
         None => refusal,
     }
@@ -144,8 +144,8 @@ where
         }
     }
     let request = request::body(&handling.parts, &covered, &handling.whole.data, &settings);
-    let (call, caller) = match request {
-        request::Body::Call(call, caller) => (call, caller),
+    let (call, asker) = match request {
+        request::Body::Call(call, asker) => (call, asker),
         request::Body::Refuse(refusal) => {
             let refusal = counted(refusal, &handling.parts, &settings);
             return Ok(refuse(policy, is_grpc, &refusal));
@@ -156,21 +156,24 @@ where
             return Ok(response.map(ResponseBody::streamed));
         }
     };
-    let share = settings.allowance.clone().zip(caller);
-    if let Some((allowance, caller)) = &share
-        && let Err(refusal) = allowance.admit(&settings.engine, &call, caller).await
-    {
-        settings.engine.refused(&call, &refusal);
-        return Ok(refuse(policy, is_grpc, &refusal));
+    let share = settings.allowance.as_ref().zip(asker);
+    let mut taking = None;
+    if let Some((allowance, asker)) = &share {
+        match allowance.admit(&settings.engine, &call, asker).await {
+            Ok(admitted) => taking = admitted,
+            Err(refusal) => {
+                settings.engine.refused(&call, &refusal);
+                return Ok(refuse(policy, is_grpc, &refusal));
+            }
+        }
     }
     ask_for_identity(&mut handling.parts.headers, policy);
 
     let keep_for = covered.keep_for.unwrap_or(policy.keep_for);
-    let counting = share.clone();
     let own = Arc::new(Mutex::new(None::<Own<R, S::Error>>));
     let said = Arc::clone(&own);
     let work = move |execution: Execution| async move {
-        let taken = counting.map(|(allowance, caller)| allowance.take(caller, keep_for));
+        let taken = taking.map(|taking| taking.take(keep_for));
         let (outcome, own) = handling.run(&execution).await;
         if let Some(taken) = taken {
             taken.end(&outcome, &execution);
@@ -180,8 +183,8 @@ where
     };
     let answer = settings.engine.once(call, work).await;
     let answer = match (answer, &share) {
-        (Answer::Refused(refusal), Some((allowance, caller))) => {
-            Answer::Refused(allowance.counted(refusal, caller))
+        (Answer::Refused(refusal), Some((allowance, asker))) => {
+            Answer::Refused(allowance.counted(refusal, asker, &settings.engine))
         }
         (answer, _) => answer,
     };

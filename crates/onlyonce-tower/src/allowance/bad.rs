@@ -34,6 +34,11 @@ impl Bad {
         }
     }
 
+    /// Whether it is worth asking who.
+    pub(super) fn is_anyone_paused(&self) -> bool {
+        !self.lock().is_empty()
+    }
+
     /// How long `caller` is still paused, if it is.
     pub(super) fn paused(&self, caller: &Slot) -> Option<Duration> {
         let mut paused = self.lock();

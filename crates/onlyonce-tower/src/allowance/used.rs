@@ -50,7 +50,8 @@ impl Used {
         let caller = self.known(*caller, now);
         let usage = self.callers.get_mut(&caller)?;
         usage.expire(now);
-        if usage.running + usage.keys < rule.keys_max && usage.bytes < rule.bytes_max {
+        let below = |used, most: Option<u64>| most.is_none_or(|most| used < most);
+        if below(usage.running + usage.keys, rule.keys_max) && below(usage.bytes, rule.bytes_max) {
             return None;
         }
         let first = usage.expiring.keys().next();

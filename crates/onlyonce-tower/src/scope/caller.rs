@@ -76,6 +76,7 @@ pub(super) fn credential(parts: &request::Parts) -> Result<Option<&HeaderValue>,
 /// An opaque credential is its own address: of a scope, only a keyed digest is ever kept.
 pub(super) fn opaque(credential: &HeaderValue, read: &mut Scoped) {
     read.part("credential", Some(credential.as_bytes()));
+    read.secret = Some(credential.as_bytes().to_vec());
 }
 
 /// The token of a `Bearer` credential.

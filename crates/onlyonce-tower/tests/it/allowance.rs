@@ -12,7 +12,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 fn keys(keys_max: u64) -> Allowance {
     Allowance::new(AllowanceRule {
-        keys_max,
+        keys_max: Some(keys_max),
         ..AllowanceRule::default()
     })
 }
@@ -101,7 +101,7 @@ async fn what_is_not_stored_does_not_count() {
 #[tokio::test(start_paused = true)]
 async fn the_bytes_of_answers_are_bounded_too() {
     let allowance = Allowance::new(AllowanceRule {
-        bytes_max: 10_000,
+        bytes_max: Some(10_000),
         ..AllowanceRule::default()
     });
     let app = App::under(Profile::Standard)
@@ -192,7 +192,7 @@ async fn another_rule_forgets_nothing_that_was_used() {
     app.send(&post(PATH).key(uuid(1))).await;
 
     let rule = AllowanceRule {
-        keys_max: 1,
+        keys_max: Some(1),
         ..AllowanceRule::default()
     };
     let stricter = App::under(Profile::Standard)
@@ -202,4 +202,51 @@ async fn another_rule_forgets_nothing_that_was_used() {
         .await;
 
     assert_eq!(stricter.send(&post(PATH).key(uuid(2))).await.status, 429);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_who_is_wrong_behind_a_proxy_does_not_pause_the_others() {
+    const PROXY: &str = "192.0.2.7";
+    let app = App::under(Profile::Standard)
+        .allowance(mistakes(2))
+        .open()
+        .await;
+    let by = |token: &str| post(PATH).bearer(token).from(PROXY);
+    let bad = by("mallory").key("\"broken");
+    for status in [400, 400, 429] {
+        assert_eq!(app.send(&bad).await.status, status);
+    }
+
+    assert_eq!(app.send(&by("alice").key("a-good-key")).await.status, 200);
+    assert_eq!(app.send(&by("mallory").key("a-good-key")).await.status, 429);
+}
+
+#[tokio::test(start_paused = true)]
+async fn guesses_at_a_subject_that_is_only_claimed_count_by_address() {
+    // Anyone can claim to be this subject, in ever new tokens.
+    let token = |n: u64| format!("e30.eyJzdWIiOiJhbGljZSJ9.{n}");
+    let app = App::under(Profile::Standard)
+        .allowance(mistakes(2))
+        .open()
+        .await;
+    let ask = |n, address| post(PATH).key(uuid(1)).bearer(&token(n)).from(address);
+    assert_eq!(app.send(&ask(0, "192.0.2.1")).await.status, 200);
+
+    for (n, status) in [(1, 409), (2, 409), (3, 429)] {
+        assert_eq!(app.send(&ask(n, "192.0.2.66")).await.status, status);
+    }
+
+    assert_eq!(app.send(&ask(0, "192.0.2.1")).await.status, 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn any_number_of_keys_is_taken_unless_told_otherwise() {
+    let app = App::under(Profile::Standard)
+        .allowance(Allowance::new(AllowanceRule::default()))
+        .open()
+        .await;
+
+    for n in 1..=300 {
+        assert_eq!(app.send(&post(PATH).key(uuid(n))).await.run(), n);
+    }
 }

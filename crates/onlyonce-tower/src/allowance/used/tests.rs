@@ -6,8 +6,8 @@ const HOUR: Duration = Duration::from_secs(3600);
 
 fn rule(keys_max: u64, bytes_max: u64) -> AllowanceRule {
     AllowanceRule {
-        keys_max,
-        bytes_max,
+        keys_max: Some(keys_max),
+        bytes_max: Some(bytes_max),
         ..AllowanceRule::default()
     }
 }
