@@ -1,0 +1,110 @@
+//! One `tools/call`: which tool, under which key, meaning what; and what of it the server gets.
+
+use onlyonce_core::fingerprint::{Part, canonical_json, derive_key};
+use onlyonce_core::{Fingerprint, FingerprintBuilder};
+use serde_json::value::RawValue;
+
+use crate::catalog::KEY;
+use crate::members::{Members, raw, read};
+
+/// The member of `_meta` by which a client that serves several conversations tells them apart.
+const CONVERSATION: &str = "onlyonce/conversation";
+/// There since version 2026-07-28 of the protocol; from then on a result says that it is complete.
+const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+
+#[derive(Debug)]
+pub(crate) struct ToolCall {
+    pub(crate) tool: String,
+    pub(crate) key: SentKey,
+    /// Which conversation it belongs to, if it says so.
+    pub(crate) conversation: Option<String>,
+    /// The message without what is ours.
+    pub(crate) forwarded: String,
+    /// What the client says with every request, for a request of ours.
+    pub(crate) meta: Option<Members>,
+    arguments: Option<Box<RawValue>>,
+}
+
+/// What was sent as the key.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum SentKey {
+    Nothing,
+    /// What a model writes for "none". The server must not see it either.
+    Null,
+    Text(String),
+    /// A number or worse.
+    NotText,
+}
+
+impl ToolCall {
+    /// Nothing if this is no call that a server would understand.
+    pub(crate) fn read(line: &str, params: &RawValue) -> Option<Self> {
+        let mut message = Members::parse(line)?;
+        let mut params = Members::of(params)?;
+        let tool = params.text("name")?;
+        let mut arguments = params.object("arguments");
+        let mut meta = params.object("_meta");
+        let in_arguments = sent_key(arguments.as_mut());
+        let in_meta = sent_key(meta.as_mut());
+        let conversation = meta.as_mut().and_then(|meta| meta.take(CONVERSATION));
+
+        if let Some(arguments) = &arguments {
+            params.set("arguments", arguments.to_raw());
+        }
+        match &meta {
+            Some(meta) if meta.is_empty() => drop(params.take("_meta")),
+            Some(meta) => params.set("_meta", meta.to_raw()),
+            None => {}
+        }
+        message.set("params", params.to_raw());
+        Some(Self {
+            tool,
+            key: match (in_arguments, in_meta) {
+                (SentKey::Null, SentKey::Nothing) => SentKey::Null,
+                (SentKey::Nothing | SentKey::Null, in_meta) => in_meta,
+                (in_arguments @ (SentKey::Text(_) | SentKey::NotText), _) => in_arguments,
+            },
+            conversation: conversation.and_then(|value| read(&value)),
+            forwarded: message.to_raw().get().to_owned(),
+            arguments: params.take("arguments"),
+            meta,
+        })
+    }
+
+    /// What it means, whatever the order and spelling: the tool and its arguments. What else is in a
+    /// request (a progress token, the user's answers to a question of the tool) differs from try to
+    /// try.
+    pub(crate) fn fingerprint(&self) -> Fingerprint {
+        let arguments = self.arguments();
+        let arguments = canonical_json(arguments).unwrap_or_else(|| arguments.to_vec());
+        let mut fingerprint = FingerprintBuilder::new();
+        fingerprint.part(Part::Operation, self.tool.as_bytes());
+        fingerprint.part(Part::Input, &arguments);
+        fingerprint.finish()
+    }
+
+    /// A key from what it means. Nothing if its arguments have more than one reading.
+    pub(crate) fn derived_key(&self, conversation: &str) -> Option<String> {
+        let name = raw(&self.tool);
+        let content = [b"[", name.get().as_bytes(), b",", self.arguments(), b"]"].concat();
+        derive_key(conversation, &content, false)
+    }
+
+    pub(crate) fn says_complete(&self) -> bool {
+        let meta = self.meta.as_ref();
+        meta.is_some_and(|meta| meta.get(VERSION).is_some())
+    }
+
+    fn arguments(&self) -> &[u8] {
+        let arguments = self.arguments.as_ref();
+        arguments.map_or(b"{}", |arguments| arguments.get().as_bytes())
+    }
+}
+
+fn sent_key(members: Option<&mut Members>) -> SentKey {
+    match members.and_then(|members| members.take(KEY)) {
+        None => SentKey::Nothing,
+        Some(null) if null.get() == "null" => SentKey::Null,
+        Some(value) => read(&value).map_or(SentKey::NotText, SentKey::Text),
+    }
+}

@@ -1,0 +1,92 @@
+//! What is known of the server's tools: which of them are covered, and what a model is told of it.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use crate::members::{Members, raw, read};
+use crate::rules::{KEY_BYTES_MAX, Tools};
+
+/// The argument that carries the key; the member of `_meta` has the same name.
+pub(crate) const KEY: &str = "idempotencyKey";
+
+/// No example of a key: a model would send that one.
+const ABOUT_KEY: &str = "Makes retries safe. For each new action make a new random UUID and send it \
+    with the first try. If the result is lost, timed out or unclear, call again with the same key \
+    and exactly the same arguments: the action does not happen twice, and you get its first result. \
+    Never use a key again for anything else, nor to do the same thing once more on purpose: make a \
+    new key for that.";
+const ABOUT_TOOL: &str = "Send an idempotencyKey (a new random UUID for each new action), and the \
+    same key with the same arguments whenever you retry: a retry then returns the first result \
+    instead of acting twice.";
+
+/// The tools seen so far, and whether each is covered.
+#[derive(Debug, Default)]
+pub(crate) struct Catalog {
+    covered: BTreeMap<String, bool>,
+}
+
+impl Catalog {
+    /// Whether a tool is covered; nothing if it is not known.
+    pub(crate) fn covers(&self, tool: &str) -> Option<bool> {
+        self.covered.get(tool).copied()
+    }
+
+    pub(crate) fn forget(&mut self) {
+        self.covered.clear();
+    }
+
+    /// Reads a result of `tools/list`; gives it as the client gets it. What is no such result stays
+    /// as it is.
+    pub(crate) fn learn(&mut self, result: Box<RawValue>, chosen: &Tools) -> Box<RawValue> {
+        let list = Members::of(&result);
+        let tools = list.as_ref().and_then(|list| list.get("tools"));
+        let (Some(mut list), Some(mut tools)) =
+            (list.clone(), tools.and_then(read::<Vec<Members>>))
+        else {
+            return result;
+        };
+        for tool in &mut tools {
+            let Some(name) = tool.text("name") else {
+                continue;
+            };
+            let is_covered = chosen.include(&name) && !is_read_only(tool) && offer_key(tool);
+            self.covered.insert(name, is_covered);
+        }
+        list.set("tools", raw(&tools));
+        list.to_raw()
+    }
+}
+
+fn is_read_only(tool: &Members) -> bool {
+    let annotations = tool.object("annotations");
+    annotations.is_some_and(|annotations| annotations.is_true("readOnlyHint"))
+}
+
+/// Adds the key to what a tool takes. A tool that has such an argument itself keeps it for itself.
+fn offer_key(tool: &mut Members) -> bool {
+    let mut schema = tool.object("inputSchema").unwrap_or_default();
+    let mut properties = schema.object("properties").unwrap_or_default();
+    if properties.get(KEY).is_some() {
+        return false;
+    }
+    let key = json!({
+        "type": "string",
+        "minLength": 1,
+        "maxLength": KEY_BYTES_MAX,
+        "description": ABOUT_KEY,
+    });
+    properties.set(KEY, raw(&key));
+    if schema.get("type").is_none() {
+        schema.set("type", raw("object"));
+    }
+    schema.set("properties", properties.to_raw());
+    tool.set("inputSchema", schema.to_raw());
+    let description = match tool.text("description") {
+        Some(own) if !own.is_empty() => format!("{own}\n\n{ABOUT_TOOL}"),
+        _ => ABOUT_TOOL.to_owned(),
+    };
+    tool.set("description", raw(&description));
+    true
+}

@@ -1,0 +1,122 @@
+//! What may differ between users of the proxy.
+
+use std::time::Duration;
+
+use globset::{Glob, GlobSet, GlobSetBuilder};
+use onlyonce_core::key::Charset;
+use onlyonce_core::policy::{Duplicate, Limits, StoredRule};
+use onlyonce_core::{KeyRule, OnLapse, Policy};
+
+/// Longer keys are no keys.
+pub(crate) const KEY_BYTES_MAX: usize = 255;
+/// A larger result reaches its first caller, but not its retries.
+const RESULT_BYTES_MAX: usize = 8 << 20;
+/// A proxy that was killed leaves its calls running for this long, as far as others can tell.
+const LEASE: Duration = Duration::from_secs(10);
+/// A duplicate is told to come back before its client, which usually waits a minute, gives up.
+const WAIT_MAX: Duration = Duration::from_secs(45);
+/// How long a tool may run. Whoever waits for it decides sooner.
+const RUN_MAX: Duration = Duration::from_secs(60 * 60);
+const RETRY_AFTER: Duration = Duration::from_secs(2);
+
+/// How calls are made to run once.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    /// What the server is called. Keys of different servers never meet.
+    pub server: String,
+    /// Which tools are covered.
+    pub tools: Tools,
+    /// What follows when nobody knows whether a call took effect.
+    pub on_lapse: OnLapse,
+    /// What a retry of a call gets that the tool answered with an error.
+    pub errors: Errors,
+    /// How long a result is kept.
+    pub keep_for: Duration,
+    /// What replaces a missing key.
+    pub derive: Option<Derive>,
+}
+
+impl Rules {
+    /// The rules for a server of this name, unless changed: every tool that is not read-only, no
+    /// derived keys, a day, and nothing runs again that may have run.
+    pub fn new(server: impl Into<String>) -> Self {
+        Self {
+            server: server.into(),
+            tools: Tools::default(),
+            on_lapse: OnLapse::Hold,
+            errors: Errors::Replay,
+            keep_for: Duration::from_secs(24 * 60 * 60),
+            derive: None,
+        }
+    }
+
+    pub(crate) fn policy(&self) -> Policy {
+        Policy {
+            key: KeyRule {
+                bytes_max: KEY_BYTES_MAX,
+                charset: Charset::Text,
+                random: true,
+            },
+            lease_for: LEASE,
+            keep_for: self.keep_for,
+            on_lapse: self.on_lapse,
+            duplicate: Duplicate::Wait(WAIT_MAX),
+            execution_max: RUN_MAX,
+            retry_after: RETRY_AFTER,
+            stored: StoredRule::all(),
+            limits: Limits {
+                response_bytes_max: RESULT_BYTES_MAX,
+                ..Policy::default().limits
+            },
+            ..Policy::default()
+        }
+    }
+}
+
+/// What a retry of a call gets that the tool answered with an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Errors {
+    /// The same error. A tool that failed half-way would do its first half again.
+    Replay,
+    /// Another try.
+    Rerun,
+}
+
+/// A key for calls without one: the same conversation, tool and arguments are the same call.
+#[derive(Clone, Debug)]
+pub struct Derive {
+    /// What tells conversations apart, where a call does not say so itself.
+    pub conversation: String,
+    /// For how long an equal call is a retry and not meant anew.
+    pub within: Duration,
+}
+
+/// Which tools are covered, of those that are not read-only.
+#[derive(Clone, Debug, Default)]
+pub struct Tools {
+    only: Option<GlobSet>,
+    except: Option<GlobSet>,
+}
+
+impl Tools {
+    /// Those whose name matches a pattern of `only`, or all if there is none, without those that
+    /// match one of `except`.
+    pub fn new(only: &[String], except: &[String]) -> Result<Self, globset::Error> {
+        let set = |patterns: &[String]| {
+            let mut set = GlobSetBuilder::new();
+            for pattern in patterns {
+                set.add(Glob::new(pattern)?);
+            }
+            (!patterns.is_empty()).then(|| set.build()).transpose()
+        };
+        Ok(Self {
+            only: set(only)?,
+            except: set(except)?,
+        })
+    }
+
+    pub(crate) fn include(&self, tool: &str) -> bool {
+        let is_in = |set: &GlobSet| set.is_match(tool);
+        self.only.as_ref().is_none_or(is_in) && !self.except.as_ref().is_some_and(is_in)
+    }
+}

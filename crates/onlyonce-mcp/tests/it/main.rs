@@ -1,0 +1,16 @@
+//! The proxy between a client and a server: both ends of the wire in the test's hands, or the
+//! official SDK on either side.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, in its support too"
+)]
+
+mod derived;
+mod errors;
+mod keys;
+mod listing;
+mod lost;
+mod passing;
+mod sdk;
+mod support;
