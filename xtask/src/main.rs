@@ -11,6 +11,7 @@
 mod bench;
 mod cargo;
 mod ci;
+mod documents;
 mod follow;
 mod requirements;
 mod rules;

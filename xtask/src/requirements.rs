@@ -14,8 +14,8 @@ use crate::follow::{Outcome, Outcomes};
 /// What is wrong, and on which line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Problem {
-    line: usize,
-    what: String,
+    pub(crate) line: usize,
+    pub(crate) what: String,
 }
 
 impl fmt::Display for Problem {
@@ -204,7 +204,7 @@ fn row(line: usize, content: &str) -> Result<Row, String> {
 }
 
 /// The three cells of a row. A `\|` belongs to its cell.
-fn cells(line: &str) -> Result<[String; 3], String> {
+pub(crate) fn cells(line: &str) -> Result<[String; 3], String> {
     let mut cells = vec![];
     let mut cell = String::new();
     let mut escaped = false;
@@ -228,7 +228,7 @@ fn cells(line: &str) -> Result<[String; 3], String> {
 }
 
 /// Names in backticks, with spaces or `<br>` between.
-fn test_names(cell: &str) -> Result<Vec<String>, String> {
+pub(crate) fn test_names(cell: &str) -> Result<Vec<String>, String> {
     let spaced = cell.replace("<br>", " ").replace("<br/>", " ");
     let mut names = Vec::new();
     let mut rest = spaced.trim_start();
@@ -247,7 +247,7 @@ fn test_names(cell: &str) -> Result<Vec<String>, String> {
 }
 
 /// Why a test does not bear out its row, if so.
-fn untrue(test: &str, outcomes: &Outcomes) -> Option<String> {
+pub(crate) fn untrue(test: &str, outcomes: &Outcomes) -> Option<String> {
     match outcomes.get(test) {
         Some(Outcome::Passed) => None,
         Some(Outcome::Ignored) => Some("which is ignored".to_owned()),

@@ -19,7 +19,8 @@ use crate::cargo::{self, cannot_run, stdout};
 
 const PROGRAM: &str = "servers";
 /// The packages with tests that talk to servers.
-const NEEDED_BY: [&str; 4] = [
+const NEEDED_BY: [&str; 5] = [
+    "onlyonce-cli",
     "onlyonce-demo",
     "onlyonce-examples",
     "onlyonce-stores",

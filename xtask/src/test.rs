@@ -1,4 +1,5 @@
-//! `cargo xtask test`: every test of the workspace, and the promise of docs/requirements.md.
+//! `cargo xtask test`: every test of the workspace, and the promises of docs/requirements.md and
+//! docs/documents.md.
 //!
 //! Cargo runs the tests as usual and its output is passed on as it comes; we only read along.
 
@@ -9,10 +10,12 @@ use std::process::ExitStatus;
 
 use crate::cargo::{self, Executables};
 use crate::follow::{Findings, Follower, Outcomes};
+use crate::requirements::Problem;
 use crate::servers::Servers;
-use crate::{Failure, requirements};
+use crate::{Failure, documents, requirements};
 
 const REQUIREMENTS: &str = "docs/requirements.md";
+const DOCUMENTS: &str = "docs/documents.md";
 const CHUNK_BYTES: usize = 8 * 1024;
 
 /// How a run ended. Its text is the run's closing line.
@@ -55,7 +58,9 @@ pub(crate) fn run(extra: &[String]) -> Result<Tally, Failure> {
     drop(servers);
     let mut failures = failures(&findings, status);
     if is_whole {
-        failures.extend(requirement_failures(&findings.outcomes));
+        let outcomes = &findings.outcomes;
+        failures.extend(broken_promises(REQUIREMENTS, requirements::check, outcomes));
+        failures.extend(broken_promises(DOCUMENTS, documents::check, outcomes));
     }
 
     println!();
@@ -63,7 +68,7 @@ pub(crate) fn run(extra: &[String]) -> Result<Tally, Failure> {
         println!("{failure}");
     }
     if !is_whole {
-        println!("{REQUIREMENTS} was not checked: not every test ran");
+        println!("{REQUIREMENTS} and {DOCUMENTS} were not checked: not every test ran");
     }
     Ok(Tally {
         passed: findings.passed,
@@ -139,12 +144,17 @@ fn failures(findings: &Findings, status: ExitStatus) -> Vec<String> {
     failures
 }
 
-fn requirement_failures(outcomes: &Outcomes) -> Vec<String> {
-    match fs::read_to_string(cargo::root().join(REQUIREMENTS)) {
-        Ok(text) => requirements::check(&text, outcomes)
+/// What a file promises that this run did not keep.
+fn broken_promises(
+    file: &str,
+    check: fn(&str, &Outcomes) -> Vec<Problem>,
+    outcomes: &Outcomes,
+) -> Vec<String> {
+    match fs::read_to_string(cargo::root().join(file)) {
+        Ok(text) => check(&text, outcomes)
             .into_iter()
-            .map(|problem| format!("{REQUIREMENTS}:{problem}"))
+            .map(|problem| format!("{file}:{problem}"))
             .collect(),
-        Err(error) => vec![format!("{REQUIREMENTS}: cannot be read: {error}")],
+        Err(error) => vec![format!("{file}: cannot be read: {error}")],
     }
 }

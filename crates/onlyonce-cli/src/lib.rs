@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 pub mod config;
+pub mod demo;
 pub mod gateway;
 pub mod keys;
 pub mod profiles;
@@ -29,6 +30,8 @@ pub struct Cli {
 /// What `onlyonce` can do.
 #[derive(Subcommand)]
 pub enum Command {
+    /// Try it: services, a gateway and a database on this machine, with curl lines to run
+    Demo(demo::Args),
     /// Put a gateway in front of a service: its keyed requests run once
     Gateway(gateway::Args),
     /// Look at records and change them
@@ -51,6 +54,7 @@ pub enum Command {
 /// Does what the command line says; gives the exit code.
 pub async fn run(cli: Cli) -> ExitCode {
     match cli.command {
+        Command::Demo(args) => demo::run(&args).await,
         Command::Gateway(args) => gateway::run(&args).await,
         Command::Keys(args) => keys::run(&args).await,
         Command::Store(args) => store::run(&args).await,

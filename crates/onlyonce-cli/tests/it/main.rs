@@ -6,6 +6,7 @@
     reason = "a test fails by panicking, in its support too"
 )]
 
+mod demo;
 mod flaws;
 mod https;
 mod indistinct;

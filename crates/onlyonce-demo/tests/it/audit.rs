@@ -1,7 +1,10 @@
 //! D0 §9.4: the audit events of keys.
 
+use onlyonce_demo::Options;
 use serde_json::{Value, json};
+use sqlx::Connection as _;
 
+use crate::postgres::database;
 use crate::support::Bed;
 
 #[tokio::test]
@@ -70,4 +73,54 @@ async fn d0_9_4_created_replayed_and_conflicting_keys_are_audit_events() {
                 .starts_with("idem…#")
         );
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn d0_9_4_waiting_for_a_running_request_is_an_audit_event() {
+    let url = database("demo_contention").await;
+    let bed = Bed::start(&Options::new(&url), None).await;
+    let submit = || {
+        bed.post("/api/intakes/vendor-onboarding/submit")
+            .key("abc123")
+            .json(json!({"fields": {"companyName": "Acme"}}))
+    };
+
+    // As long as this is held, the first request cannot end.
+    let mut connection = sqlx::PgConnection::connect(&url).await.unwrap();
+    let mut held = connection.begin().await.unwrap();
+    sqlx::query("LOCK TABLE submissions")
+        .execute(&mut *held)
+        .await
+        .unwrap();
+    let first = tokio::spawn(submit().send());
+    let second = tokio::spawn(submit().send());
+    let is_contention = |event: &&Value| event["eventType"] == "idempotency.lock.contention";
+    let audit = bed
+        .until("/demo/audit", |audit| {
+            audit["events"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .any(|event| is_contention(&event))
+        })
+        .await;
+    held.rollback().await.unwrap();
+
+    let (first, second) = (first.await.unwrap(), second.await.unwrap());
+    assert_eq!(first.text, second.text);
+    let event = audit["events"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(is_contention)
+        .unwrap()
+        .clone();
+    assert_eq!(event["metadata"]["queueDepth"], json!(1));
+    assert!(
+        event["metadata"]["lockHolder"]
+            .as_str()
+            .unwrap()
+            .starts_with("instance-"),
+        "{event}"
+    );
 }

@@ -1,0 +1,255 @@
+//! `onlyonce demo` as a newcomer starts it: its curl lines, its end and its next start; and what
+//! only a process can show, that a crash and the passing of time end as the documents say.
+
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::process::Command;
+use tokio::task::JoinSet;
+
+use self::process::{Clock, Process};
+
+mod process;
+
+#[tokio::test]
+async fn the_printed_curl_lines_do_what_they_say() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut demo = Process::start(folder.path(), Clock::RIGHT).await;
+    let lines = demo.curl_lines().await;
+    assert!(lines.len() >= 11, "{lines:?}");
+
+    let mut before = String::new();
+    for (answers, curl) in lines {
+        let mut shell = Command::new("sh");
+        let output = shell.args(["-c", &curl]).output().await.unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        let (head, body) = said
+            .split_once("\r\n\r\n")
+            .unwrap_or_else(|| panic!("{curl}: {said}"));
+        let mut expected = answers.split(", ");
+        let status = expected.next().unwrap();
+        assert!(
+            head.starts_with(&format!("HTTP/1.1 {status} ")),
+            "{curl}\nanswers {answers}, but:\n{said}"
+        );
+        for part in expected {
+            let is_there = match part {
+                "the same body" => body == before,
+                part => said.contains(part),
+            };
+            assert!(is_there, "{curl}\nanswers {answers}, but:\n{said}");
+        }
+        before = body.to_owned();
+    }
+    demo.kill().await;
+}
+
+#[tokio::test]
+async fn ctrl_c_ends_it_well_and_a_restart_with_the_same_data_replays() {
+    let folder = tempfile::tempdir().unwrap();
+    let submit = async |demo: &Process| {
+        demo.post(
+            "/api/intakes/vendor-onboarding/submit",
+            "k-1",
+            json!({"fields": {"companyName": "Acme"}}),
+        )
+        .await
+    };
+    let charge = async |demo: &Process| {
+        demo.post("/legacy/charges", "k-2", json!({"cents": 1}))
+            .await
+    };
+
+    let demo = Process::start(folder.path(), Clock::RIGHT).await;
+    let (submitted, charged) = (submit(&demo).await, charge(&demo).await);
+    assert_eq!((submitted.0, charged.0), (201, 201));
+    assert!(demo.interrupt().await, "it ends with exit code 0");
+
+    let demo = Process::start(folder.path(), Clock::RIGHT).await;
+    let (again, recharged) = (submit(&demo).await, charge(&demo).await);
+    assert_eq!((again.0, again.1), (200, submitted.1));
+    assert_eq!(recharged, charged);
+    assert_eq!(demo.get("/legacy/charges").await["meta"]["count"], json!(1));
+    assert!(demo.interrupt().await);
+}
+
+/// What a process answers to the same request now, an hour later and 25 hours later.
+async fn over_time(path: &str, body: &Value) -> [(u16, Value); 3] {
+    let folder = tempfile::tempdir().unwrap();
+    let mut answers = Vec::new();
+    for hours in [0, 1, 25] {
+        let clock = Clock::ahead(Duration::from_secs(hours * 60 * 60));
+        let demo = Process::start(folder.path(), clock).await;
+        answers.push(demo.post(path, "abc123", body.clone()).await);
+        assert!(demo.interrupt().await);
+    }
+    answers.try_into().unwrap()
+}
+
+#[tokio::test]
+async fn d0_2_4_4_a_key_replays_within_its_time_and_is_new_after_it() {
+    let body = json!({"fields": {"companyName": "Acme"}});
+
+    let [first, soon, late] = over_time("/api/intakes/vendor-onboarding/submit", &body).await;
+
+    assert_eq!((first.0, soon.0, late.0), (201, 200, 201));
+    assert_eq!(first.1, soon.1);
+    assert_ne!(first.1["submissionId"], late.1["submissionId"]);
+}
+
+#[tokio::test]
+async fn d0_9_4_expired_keys_are_audit_events() {
+    let folder = tempfile::tempdir().unwrap();
+    let body = json!({"fields": {"companyName": "Acme"}});
+    let demo = Process::start(folder.path(), Clock::RIGHT).await;
+    let path = "/api/intakes/vendor-onboarding/submit";
+    demo.post(path, "idem_abcdefghijklmnop", body.clone()).await;
+    demo.post(path, "idem_abcdefghijklmnop", body).await;
+    assert!(demo.interrupt().await);
+
+    let late = Clock::ahead(Duration::from_secs(25 * 60 * 60));
+    let demo = Process::start(folder.path(), late).await;
+    let audit = demo.get("/demo/audit").await;
+
+    let expired = audit["events"].as_array().unwrap().iter().find(|event| {
+        event["eventType"] == "idempotency.key.expired" && event["metadata"]["operation"] == path
+    });
+    let metadata = &expired.unwrap_or_else(|| panic!("{audit}"))["metadata"];
+    assert_eq!(
+        (&metadata["replayCount"], &metadata["reason"]),
+        (&json!(1), &json!("ttl_elapsed"))
+    );
+    assert!(
+        metadata["lifetime_ms"].as_i64().unwrap() >= 24 * 60 * 60 * 1000,
+        "{metadata}"
+    );
+    assert!(
+        metadata["idempotencyKey"]
+            .as_str()
+            .unwrap()
+            .starts_with("idem…#")
+    );
+    assert!(demo.interrupt().await);
+}
+
+#[tokio::test]
+async fn d4_14_4_a_key_is_used_anew_once_its_time_is_over() {
+    let [first, soon, late] = over_time("/api/orders", &json!({"item": "book"})).await;
+
+    assert_eq!((first.0, soon.0, late.0), (201, 201, 201));
+    assert_eq!(first.1, soon.1);
+    assert_ne!(first.1["order_id"], late.1["order_id"]);
+}
+
+const KEYS: u64 = 40;
+/// Each round is killed at another moment; one in which nothing was under way shows nothing.
+const ROUNDS_MAX: usize = 20;
+
+/// Sends one request a key, kills the process in the middle of it, and retries all of them in a
+/// process whose clock is past every lease. Gives how many things were made, and whether a retry
+/// took over what the dead process had begun.
+async fn crash_and_retry(folder: &TempDir, round: usize, path: &str, body: &Value) -> (i64, bool) {
+    let demo = Process::start(folder.path(), Clock::RIGHT).await;
+    let mut calls = JoinSet::new();
+    for n in 0..KEYS {
+        calls.spawn(demo.sender(path, &key(round, n), body.clone()));
+    }
+    for _ in 0..=round {
+        calls.join_next().await;
+    }
+    demo.kill().await;
+    calls.join_all().await;
+
+    let demo = Process::start(folder.path(), Clock::ahead(Duration::from_secs(60))).await;
+    let mut calls = JoinSet::new();
+    for n in 0..KEYS {
+        calls.spawn(demo.sender(path, &key(round, n), body.clone()));
+    }
+    for answer in calls.join_all().await {
+        assert_eq!(answer.map(|(status, _)| status), Some(201));
+    }
+    let made = demo.get_as_user(path).await["meta"]["count"]
+        .as_i64()
+        .unwrap();
+    let attempts = demo.attempts().await;
+    assert!(demo.interrupt().await);
+    (made, attempts.iter().any(|attempt| *attempt > 1))
+}
+
+fn key(round: usize, n: u64) -> String {
+    format!("{round:08x}-e29b-41d4-a716-{n:012x}")
+}
+
+async fn crashes(path: &str, body: Value) {
+    for round in 0..ROUNDS_MAX {
+        let folder = tempfile::tempdir().unwrap();
+        let (made, took_over) = crash_and_retry(&folder, round, path, &body).await;
+        assert_eq!(
+            made,
+            i64::try_from(KEYS).unwrap(),
+            "one for each key, whenever it crashed"
+        );
+        if took_over {
+            return;
+        }
+    }
+    panic!("in {ROUNDS_MAX} rounds no crash left anything to take over");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn d3_case_5_a_backend_that_crashes_mid_processing_makes_nothing_twice() {
+    crashes(
+        "/api/v1/users",
+        json!({"meta": {}, "payload": {"email": "john@example.com"}}),
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn d4_14_5_after_a_crash_the_lease_expires_and_a_retry_runs() {
+    crashes("/api/orders", json!({"item": "book"})).await;
+}
+
+#[tokio::test]
+async fn what_the_demo_cannot_use_is_said_with_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let refused = async |args: &[&str]| {
+        let data = folder.path().join("data").display().to_string();
+        let usual = [
+            "demo",
+            "--listen",
+            "127.0.0.1:0",
+            "--admin",
+            "127.0.0.1:0",
+            "--data",
+            &data,
+        ];
+        let (code, _, err) = crate::support::program::run(&[&usual[..], args].concat()).await;
+        assert_eq!(code, 2, "{err}");
+        err
+    };
+    let file = folder.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let inside = Path::new(&file).join("data").display().to_string();
+
+    assert!(
+        refused(&["--profile", "formbrige"])
+            .await
+            .contains("unknown profile \"formbrige\"; there are: standard, formbridge,")
+    );
+    assert!(
+        refused(&["--database", "redis://127.0.0.1"])
+            .await
+            .contains("the database must be sqlite:PATH or postgres://")
+    );
+    assert!(
+        refused(&["--intakes", "/nowhere.json"])
+            .await
+            .contains("/nowhere.json: cannot be read")
+    );
+    let (code, _, err) = crate::support::program::run(&["demo", "--data", &inside]).await;
+    assert_eq!(code, 2);
+    assert!(err.contains("choose another folder with --data"), "{err}");
+}

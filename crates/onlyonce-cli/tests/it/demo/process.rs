@@ -1,0 +1,179 @@
+//! A running `onlyonce demo`, with a clock of one's choice.
+
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use onlyonce_testkit::servers::faketime::{self, Skew};
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
+use tokio::time::timeout;
+
+use crate::support::program::RUN_MAX;
+
+/// Records are kept apart by host, and the port is another with every start.
+const HOST: &str = "demo.example";
+
+/// How far ahead the process's clock is.
+#[derive(Clone, Copy)]
+pub(super) struct Clock(Duration);
+
+impl Clock {
+    pub(super) const RIGHT: Self = Self(Duration::ZERO);
+
+    pub(super) fn ahead(by: Duration) -> Self {
+        Self(by)
+    }
+}
+
+pub(super) struct Process {
+    child: Child,
+    out: Lines<BufReader<ChildStdout>>,
+    url: String,
+    admin: String,
+    token: String,
+    client: reqwest::Client,
+}
+
+impl Process {
+    /// Starts it on this data, and waits until it serves.
+    pub(super) async fn start(data: &Path, clock: Clock) -> Self {
+        let program = env!("CARGO_BIN_EXE_onlyonce");
+        let mut command = Command::from(match clock.0 {
+            Duration::ZERO => std::process::Command::new(program),
+            by => faketime::command(program, Skew::Ahead(by)).unwrap(),
+        });
+        command
+            .args(["demo", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"])
+            .arg("--data")
+            .arg(data)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
+        let mut child = command.spawn().unwrap();
+        let err = BufReader::new(child.stderr.take().unwrap());
+        let out = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut err = err.lines();
+        let first = timeout(RUN_MAX, err.next_line()).await.unwrap().unwrap();
+        let first = first.unwrap_or_default();
+        // Whatever else it says must not stop it from saying it.
+        tokio::spawn(async move { while let Ok(Some(_)) = err.next_line().await {} });
+        let mut urls = first
+            .split([' ', ','])
+            .filter(|word| word.starts_with("http://"))
+            .map(str::to_owned);
+        let mut process = Self {
+            child,
+            out,
+            url: urls.next().unwrap_or_else(|| panic!("no address: {first}")),
+            admin: urls.next().unwrap(),
+            token: String::new(),
+            client: reqwest::Client::new(),
+        };
+        let token = process
+            .post("/api/v1/tokens", "-", json!({"id": "ada"}))
+            .await;
+        process.token = token.1["token"].as_str().unwrap().to_owned();
+        process
+    }
+
+    /// The lines it printed: what each answers, and itself.
+    pub(super) async fn curl_lines(&mut self) -> Vec<(String, String)> {
+        let mut lines = Vec::new();
+        let mut answers = String::new();
+        loop {
+            let line = timeout(RUN_MAX, self.out.next_line())
+                .await
+                .unwrap()
+                .unwrap()
+                .unwrap();
+            if line.starts_with("onlyonce keys list ") {
+                return lines;
+            }
+            if let Some(comment) = line.strip_prefix("# ") {
+                comment.split_once(" (").unwrap().0.clone_into(&mut answers);
+            } else if line.starts_with("curl ") {
+                lines.push((answers.clone(), line));
+            }
+        }
+    }
+
+    pub(super) async fn post(&self, path: &str, key: &str, body: Value) -> (u16, Value) {
+        self.sender(path, key, body).await.unwrap()
+    }
+
+    /// A request to be sent by itself; nothing if it gets no answer.
+    pub(super) fn sender(
+        &self,
+        path: &str,
+        key: &str,
+        body: Value,
+    ) -> impl Future<Output = Option<(u16, Value)>> + Send + use<> {
+        let mut request = self
+            .client
+            .post(format!("{}{path}", self.url))
+            .header("Host", HOST)
+            .header("Idempotency-Key", key)
+            .header("Content-Type", "application/json")
+            .timeout(RUN_MAX)
+            .body(body.to_string());
+        if path == "/api/v1/users" {
+            request = request.header("Authorization", format!("Bearer {}", self.token));
+        }
+        async move {
+            let answer = request.send().await.ok()?;
+            let status = answer.status().as_u16();
+            let text = answer.text().await.ok()?;
+            Some((status, serde_json::from_str(&text).ok()?))
+        }
+    }
+
+    pub(super) async fn get(&self, path: &str) -> Value {
+        let url = format!("{}{path}", self.url);
+        json_of(self.client.get(url)).await
+    }
+
+    pub(super) async fn get_as_user(&self, path: &str) -> Value {
+        let request = self.client.get(format!("{}{path}", self.url));
+        json_of(match path {
+            "/api/v1/users" => request.header("Authorization", format!("Bearer {}", self.token)),
+            _ => request,
+        })
+        .await
+    }
+
+    /// The attempt of every record that operators see.
+    pub(super) async fn attempts(&self) -> Vec<u64> {
+        let url = format!("{}/api/v1/records?limit=1000", self.admin);
+        let page = json_of(self.client.get(url)).await;
+        let records = page["records"]
+            .as_array()
+            .unwrap_or_else(|| panic!("{page}"));
+        records
+            .iter()
+            .map(|it| it["attempt"].as_u64().unwrap())
+            .collect()
+    }
+
+    /// Kills this very process, and waits for its end.
+    pub(super) async fn kill(mut self) {
+        self.child.kill().await.unwrap();
+    }
+
+    /// Presses Ctrl-C; gives whether it ended well.
+    pub(super) async fn interrupt(mut self) -> bool {
+        let id = self.child.id().unwrap().to_string();
+        let sent = Command::new("kill").args(["-INT", &id]).status().await;
+        assert!(sent.unwrap().success());
+        let ended = timeout(RUN_MAX, self.child.wait()).await;
+        ended.unwrap().unwrap().success()
+    }
+}
+
+async fn json_of(request: reqwest::RequestBuilder) -> Value {
+    let answer = request.timeout(RUN_MAX).send().await.unwrap();
+    let text = answer.text().await.unwrap();
+    serde_json::from_str(&text).unwrap_or_else(|_| panic!("no JSON: {text}"))
+}

@@ -1,0 +1,216 @@
+//! From notes to rows: an event of its submission for each replay, and an audit event for all.
+
+use std::time::Duration;
+
+use onlyonce::Timestamp;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use super::{Happened, Note, Told};
+use crate::actor;
+use crate::db::{Db, Work};
+use crate::ids::{Ids, column, now, shown};
+use crate::intake::events::{New, What};
+
+const BATCH_MAX: usize = 256;
+const RETRY: Duration = Duration::from_secs(1);
+/// How often expired keys are looked for.
+const EXPIRED_EVERY: Duration = Duration::from_secs(60);
+
+/// Writes batches of notes.
+pub(super) struct Writer {
+    db: Db,
+    ids: Ids,
+}
+
+impl Writer {
+    pub(super) fn new(db: Db, ids: Ids) -> Self {
+        Self { db, ids }
+    }
+
+    /// Writes until the last recorder is gone.
+    pub(super) async fn run(self, mut noted: mpsc::Receiver<Note>) {
+        let mut batch = Vec::new();
+        loop {
+            let next = noted.recv_many(&mut batch, BATCH_MAX);
+            let waited = tokio::time::timeout(EXPIRED_EVERY, next).await;
+            let is_over = waited == Ok(0);
+            let (mut happened, mut flushed) = (Vec::new(), Vec::new());
+            for note in batch.drain(..) {
+                match note {
+                    Note::Happened(it) => happened.push(it),
+                    Note::Flush(done) => flushed.push(done),
+                }
+            }
+            while let Err(error) = self.write(&happened).await {
+                tracing::warn!(target: "onlyonce_demo", %error, "events wait to be written");
+                tokio::time::sleep(RETRY).await;
+            }
+            for done in flushed {
+                let _ = done.send(());
+            }
+            if is_over {
+                return;
+            }
+        }
+    }
+
+    async fn write(&self, happened: &[Box<Happened>]) -> Result<(), sqlx::Error> {
+        let mut work = self.db.plain_work().await?;
+        for it in happened {
+            self.audit(&mut work, it).await?;
+            match it.what {
+                Told::Replayed { .. } => self.replayed(&mut work, it).await?,
+                Told::Created { .. } | Told::Conflict | Told::Contention { .. } => {}
+            }
+        }
+        self.expired(&mut work).await?;
+        work.commit().await
+    }
+
+    /// The replay of a change of a submission is an event of that submission, numbered by the
+    /// events that are there.
+    async fn replayed(&self, work: &mut Work, it: &Happened) -> Result<(), sqlx::Error> {
+        // After a key expired its slot may be used anew: the last original counts.
+        const ORIGINAL: &str = "SELECT id, submission FROM submission_events \
+            WHERE slot = $1 AND original IS NULL ORDER BY at DESC, seq DESC LIMIT 1";
+        const COUNT: &str =
+            "UPDATE submissions SET events = events + 1 WHERE id = $1 RETURNING events";
+        const REPLAYS: &str = "SELECT COUNT(*) FROM submission_events WHERE original = $1";
+        let found: Vec<(String, String)> = work.all(ORIGINAL, &[(&it.slot).into()]).await?;
+        let Some((original, submission)) = found.first() else {
+            return Ok(());
+        };
+        let seqs: Vec<(i64,)> = work.all(COUNT, &[submission.into()]).await?;
+        let replays: Vec<(i64,)> = work.all(REPLAYS, &[original.into()]).await?;
+        let (Some((seq,)), Some((replays,))) = (seqs.first(), replays.first()) else {
+            return Ok(());
+        };
+        let event = New {
+            id: &self.ids.make("evt_"),
+            submission,
+            seq: *seq,
+            what: What::Replayed,
+            at: column(it.at),
+            actor: it.actor.as_deref(),
+            key: Some((&it.slot, &it.label)),
+            replay: Some((original, replays + 1)),
+        };
+        event.write(work).await
+    }
+
+    async fn audit(&self, work: &mut Work, it: &Happened) -> Result<(), sqlx::Error> {
+        let (name, mut metadata, expires_at) = match &it.what {
+            Told::Created { expires_at } => {
+                let metadata = json!({"expiresAt": expires_at.to_rfc3339()});
+                ("idempotency.key.created", metadata, column(*expires_at))
+            }
+            Told::Replayed { original_at } => {
+                let since = it.at.as_millis().saturating_sub(original_at.as_millis());
+                let metadata = json!({
+                    "replayCount": self.count(work, &it.slot, "idempotency.replay").await? + 1,
+                    "originalTimestamp": original_at.to_rfc3339(),
+                    "timeSinceOriginal_ms": since,
+                });
+                ("idempotency.replay", metadata, 0)
+            }
+            Told::Conflict => {
+                let metadata = self.conflict(work, &it.slot).await?;
+                ("idempotency.conflict", metadata, 0)
+            }
+            Told::Contention { holder, depth } => {
+                let metadata = json!({"lockHolder": holder, "queueDepth": depth});
+                ("idempotency.lock.contention", metadata, 0)
+            }
+        };
+        metadata["idempotencyKey"] = json!(it.label);
+        let row = Row {
+            name,
+            at: it.at,
+            actor: it.actor.as_deref(),
+            slot: &it.slot,
+            operation: &it.operation,
+            metadata,
+            expires_at,
+        };
+        self.insert(work, &row).await
+    }
+
+    /// Whose request the key had been used for, as far as that was written down.
+    async fn conflict(&self, work: &mut Work, slot: &str) -> Result<Value, sqlx::Error> {
+        const ORIGINAL: &str = "SELECT at, actor FROM audit_events \
+            WHERE slot = $1 AND type = 'idempotency.key.created' ORDER BY at DESC LIMIT 1";
+        let mut metadata = json!({"conflictType": "payload_mismatch"});
+        let found: Vec<(i64, Option<String>)> = work.all(ORIGINAL, &[slot.into()]).await?;
+        if let Some((at, actor)) = found.first() {
+            metadata["originalTimestamp"] = json!(shown(*at));
+            metadata["originalActor"] = actor::view(actor.as_deref());
+        }
+        Ok(metadata)
+    }
+
+    /// Tells of keys whose time is over; each is told once.
+    async fn expired(&self, work: &mut Work) -> Result<(), sqlx::Error> {
+        const EXPIRED: &str = "UPDATE audit_events SET expires_at = NULL \
+            WHERE id IN (SELECT id FROM audit_events WHERE expires_at <= $1 \
+                         ORDER BY expires_at LIMIT 256) \
+            RETURNING slot, operation, at, metadata";
+        let at = now();
+        let over: Vec<(String, String, i64, String)> =
+            work.all(EXPIRED, &[column(at).into()]).await?;
+        for (slot, operation, created_at, metadata) in over {
+            let created: Value = serde_json::from_str(&metadata).unwrap_or_default();
+            let row = Row {
+                name: "idempotency.key.expired",
+                at,
+                actor: None,
+                slot: &slot,
+                operation: &operation,
+                metadata: json!({
+                    "idempotencyKey": created["idempotencyKey"],
+                    "lifetime_ms": column(at) - created_at,
+                    "replayCount": self.count(work, &slot, "idempotency.replay").await?,
+                    "reason": "ttl_elapsed",
+                }),
+                expires_at: 0,
+            };
+            self.insert(work, &row).await?;
+        }
+        Ok(())
+    }
+
+    async fn count(&self, work: &mut Work, slot: &str, name: &str) -> Result<i64, sqlx::Error> {
+        const COUNT: &str = "SELECT COUNT(*) FROM audit_events WHERE slot = $1 AND type = $2";
+        let counted: Vec<(i64,)> = work.all(COUNT, &[slot.into(), name.into()]).await?;
+        Ok(counted.first().map_or(0, |(count,)| *count))
+    }
+
+    async fn insert(&self, work: &mut Work, row: &Row<'_>) -> Result<(), sqlx::Error> {
+        const INSERT: &str = "INSERT INTO audit_events \
+            (id, type, at, actor, slot, operation, metadata, expires_at) \
+            VALUES ($1, $2, $3, $4, $5, $6, $7, NULLIF($8, 0))";
+        let (id, metadata) = (self.ids.make("evt_"), row.metadata.to_string());
+        let args = [
+            (&id).into(),
+            row.name.into(),
+            column(row.at).into(),
+            row.actor.into(),
+            row.slot.into(),
+            row.operation.into(),
+            (&metadata).into(),
+            row.expires_at.into(),
+        ];
+        work.run(INSERT, &args).await.map(drop)
+    }
+}
+
+struct Row<'a> {
+    name: &'a str,
+    at: Timestamp,
+    actor: Option<&'a str>,
+    slot: &'a str,
+    operation: &'a str,
+    metadata: Value,
+    /// 0 for never.
+    expires_at: i64,
+}
