@@ -76,14 +76,28 @@ pub enum OpenError {
     Store(#[from] StoreError),
 }
 
+impl OpenError {
+    /// A URL that cannot be read.
+    pub(crate) fn url(why: &str) -> Self {
+        let why = why.to_owned();
+        Self::Url { why }
+    }
+
+    /// An option that is wrong.
+    pub(crate) fn option(name: &str, why: &str) -> Self {
+        let (name, why) = (name.to_owned(), why.to_owned());
+        Self::Option { name, why }
+    }
+}
+
 /// Opens the store that `url` names, ready for use: created or migrated if it has to be.
 ///
 /// Options follow a question mark, as in `redis://127.0.0.1?prefix=shop&wait_replicas=1`; an
 /// unknown one is an error. Each store's own page lists its options.
 pub async fn open(url: &str) -> Result<Arc<dyn Store>, OpenError> {
-    let (scheme, _) = url.split_once(':').ok_or_else(|| OpenError::Url {
-        why: "it has no scheme".to_owned(),
-    })?;
+    let (scheme, _) = url
+        .split_once(':')
+        .ok_or_else(|| OpenError::url("it has no scheme"))?;
     match scheme {
         "memory" => Ok(Arc::new(memory(url)?)),
         "file" => file(url).await,

@@ -17,7 +17,7 @@ impl Options {
         let mut left: Vec<(String, String)> = Vec::new();
         for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
             if left.iter().any(|(known, _)| *known == name) {
-                return Err(wrong(&name, "is given twice; once is enough"));
+                return Err(OpenError::option(&name, "is given twice; once is enough"));
             }
             left.push((name.into_owned(), value.into_owned()));
         }
@@ -45,7 +45,7 @@ impl Options {
         };
         match text.parse() {
             Ok(value) => Ok(Some(value)),
-            Err(_) => Err(wrong(name, &format!("`{text}` is not {want}"))),
+            Err(_) => Err(OpenError::option(name, &format!("`{text}` is not {want}"))),
         }
     }
 
@@ -59,15 +59,10 @@ impl Options {
             None if self.asked.is_empty() => "; this store has none".to_owned(),
             None => format!("; there are {}", self.asked.join(", ")),
         };
-        Err(wrong(name, &format!("there is no such option{hint}")))
-    }
-}
-
-/// An option that is wrong.
-pub(crate) fn wrong(name: &str, why: &str) -> OpenError {
-    OpenError::Option {
-        name: name.to_owned(),
-        why: why.to_owned(),
+        Err(OpenError::option(
+            name,
+            &format!("there is no such option{hint}"),
+        ))
     }
 }
 

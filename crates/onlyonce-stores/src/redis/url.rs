@@ -91,7 +91,7 @@ impl Settings {
         let mut options = Options::of(url)?;
         let (scheme, rest) = url
             .split_once("://")
-            .ok_or_else(|| unreadable("there is no `://` in it"))?;
+            .ok_or_else(|| OpenError::url("there is no `://` in it"))?;
         let rest = rest.split_once('?').map_or(rest, |(rest, _)| rest);
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
         let (login, hosts) = match authority.rsplit_once('@') {
@@ -142,7 +142,7 @@ impl Settings {
             && wait.within >= self.answer_within
         {
             let why = "must be less than `timeout_ms`, or its end is never seen";
-            return Err(wrong("wait_timeout_ms", why));
+            return Err(OpenError::option("wait_timeout_ms", why));
         }
         Ok(self)
     }
@@ -169,19 +169,19 @@ fn servers(scheme: &str, hosts: &str, path: &str) -> Result<(Servers, i64), Open
     match scheme {
         "redis+cluster" => match db(path)? {
             0 => Ok((Servers::Cluster(places(PORT)?), 0)),
-            _ => Err(unreadable("a cluster has no database but 0")),
+            _ => Err(OpenError::url("a cluster has no database but 0")),
         },
         "redis+sentinel" => {
             let (master, db_path) = path.split_once('/').unwrap_or((path, ""));
             if master.is_empty() {
                 let why = "the master's name is missing, as in redis+sentinel://h1,h2,h3/mymaster";
-                return Err(unreadable(why));
+                return Err(OpenError::url(why));
             }
             let sentinels = places(SENTINEL_PORT)?;
             let master = decoded(master)?;
             Ok((Servers::Sentinel { sentinels, master }, db(db_path)?))
         }
-        _ if hosts.contains(',') => Err(unreadable(
+        _ if hosts.contains(',') => Err(OpenError::url(
             "several servers are redis+cluster:// or redis+sentinel://",
         )),
         _ => Ok((Servers::One(place(hosts, PORT)?), db(path)?)),
@@ -197,12 +197,12 @@ fn place(text: &str, default_port: u16) -> Result<Place, OpenError> {
         },
     };
     if host.is_empty() {
-        return Err(unreadable("a host's name is missing"));
+        return Err(OpenError::url("a host's name is missing"));
     }
     let port = match port {
         Some(port) => port
             .parse()
-            .map_err(|_| unreadable("a port is not a number up to 65535"))?,
+            .map_err(|_| OpenError::url("a port is not a number up to 65535"))?,
         None => default_port,
     };
     Ok(Place {
@@ -217,7 +217,7 @@ fn db(path: &str) -> Result<i64, OpenError> {
         path => path
             .parse::<u16>()
             .map(i64::from)
-            .map_err(|_| unreadable("the database after the host is not a number")),
+            .map_err(|_| OpenError::url("the database after the host is not a number")),
     }
 }
 
@@ -226,7 +226,7 @@ fn prefix(options: &mut Options) -> Result<String, OpenError> {
         .take("prefix")
         .unwrap_or_else(|| "onlyonce".to_owned());
     if prefix.is_empty() || prefix.len() > PREFIX_BYTES_MAX {
-        return Err(wrong("prefix", "has between 1 and 200 bytes"));
+        return Err(OpenError::option("prefix", "has between 1 and 200 bytes"));
     }
     Ok(prefix)
 }
@@ -234,7 +234,7 @@ fn prefix(options: &mut Options) -> Result<String, OpenError> {
 fn connections(options: &mut Options) -> Result<usize, OpenError> {
     let cores = || std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     match options.parse::<usize>("connections", "a number of connections")? {
-        Some(0) => Err(wrong("connections", "is at least 1")),
+        Some(0) => Err(OpenError::option("connections", "is at least 1")),
         Some(connections) => Ok(connections.min(CONNECTIONS_MAX)),
         None => Ok(cores()),
     }
@@ -255,7 +255,7 @@ fn duration(
 ) -> Result<Duration, OpenError> {
     match options.parse(name, "a number of milliseconds")? {
         // WAIT takes zero for "for ever".
-        Some(0) => Err(wrong(name, "is at least 1")),
+        Some(0) => Err(OpenError::option(name, "is at least 1")),
         Some(millis) => Ok(Duration::from_millis(millis)),
         None => Ok(default),
     }
@@ -273,13 +273,14 @@ fn choice<T: Copy>(
     let known = words.iter().find(|(word, _)| *word == found);
     known.map(|(_, value)| *value).ok_or_else(|| {
         let words: Vec<_> = words.iter().map(|(word, _)| *word).collect();
-        wrong(name, &format!("is one of {}", words.join(", ")))
+        OpenError::option(name, &format!("is one of {}", words.join(", ")))
     })
 }
 
 /// Percent-decoded text. What is wrong is not repeated: it may be a password.
 fn decoded(text: &str) -> Result<String, OpenError> {
-    let wrong = || unreadable("a percent sign is not followed by two hexadecimal digits of UTF-8");
+    let wrong =
+        || OpenError::url("a percent sign is not followed by two hexadecimal digits of UTF-8");
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&byte, after)) = rest.split_first() {
@@ -294,17 +295,4 @@ fn decoded(text: &str) -> Result<String, OpenError> {
         rest = after;
     }
     String::from_utf8(bytes).map_err(|_| wrong())
-}
-
-fn unreadable(why: &str) -> OpenError {
-    OpenError::Url {
-        why: why.to_owned(),
-    }
-}
-
-fn wrong(name: &str, why: &str) -> OpenError {
-    OpenError::Option {
-        name: name.to_owned(),
-        why: why.to_owned(),
-    }
 }

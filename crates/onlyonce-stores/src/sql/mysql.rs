@@ -17,7 +17,8 @@ use self::lines::{Lines, Terms};
 use self::server::{Server, Stepped, alive};
 use self::statements::Statements;
 use self::verbs::{Claiming, Completing, Looking, Verb};
-use super::shared::{SqlOptions, whole};
+use super::shared::SqlOptions;
+use super::steps::whole;
 use crate::open::OpenError;
 
 mod batches;

@@ -18,7 +18,7 @@ use self::lines::{Lines, Terms};
 use self::server::Server;
 use self::statements::Statements;
 use self::verbs::{Claiming, Completing, Looking, Releasing, Renewing};
-use self::waiting::{Listening, Waiters};
+use self::waiting::{Listening, Waiting};
 use crate::open::OpenError;
 
 mod arg;
@@ -81,7 +81,7 @@ impl PostgresStore {
     pub async fn open(url: &str) -> Result<Self, OpenError> {
         let (options, connect) = options::read(url)?;
         let pool = PgPoolOptions::new()
-            .max_connections(options.connections)
+            .max_connections(options.sql.connections)
             .acquire_timeout(options.connect_timeout)
             .connect_with(connect)
             .await
@@ -92,25 +92,28 @@ impl PostgresStore {
     /// The same on a pool that is there already. Each statement borrows a connection and gives it
     /// back, which costs a round trip more than connections of the store's own: to be fast, and
     /// never to wait for handlers that hold connections themselves, prefer [`open`](Self::open).
-    pub async fn with_pool(pool: PgPool, options: PostgresOptions) -> Result<Self, OpenError> {
-        options.check()?;
-        Self::on(pool, options, false).await
+    pub async fn with_pool(
+        pool: PgPool,
+        options: impl Into<PostgresOptions>,
+    ) -> Result<Self, OpenError> {
+        Self::on(pool, options.into(), false).await
     }
 
     async fn on(pool: PgPool, options: PostgresOptions, own: bool) -> Result<Self, OpenError> {
-        migrate::migrate(&pool, &options.table).await?;
-        let channel = waiting::channel(&options.table);
+        let table = options.check()?;
+        migrate::migrate(&pool, &table).await?;
+        let channel = waiting::channel(&table);
         let connect = PgConnectOptions::clone(&pool.connect_options()).disable_statement_logging();
         let lines = Arc::new(Lines::new(
             pool,
             Terms {
-                connections: options.connections as usize,
+                connections: options.sql.connections as usize,
                 keep: own,
                 pooled: options.pooled,
-                timeout: options.timeout,
+                timeout: options.sql.timeout,
             },
         ));
-        let statements = Arc::new(Statements::new(&options.table, options.archive));
+        let statements = Arc::new(Statements::new(&table, options.sql.archive));
         let announcements = options.notify.then(|| {
             let (lines, statements) = (Arc::clone(&lines), Arc::clone(&statements));
             waiting::announce(lines, statements, channel.clone())
@@ -118,12 +121,12 @@ impl PostgresStore {
         let server = Arc::new(Server {
             lines,
             statements,
-            waiters: Arc::new(Waiters::default()),
+            waiting: Arc::new(Waiting::default()),
             announcements,
             clock: SystemClock::new(),
         });
-        let workers = (options.connections as usize / 2).clamp(1, WORKERS_MAX);
-        let batch_max = options.batch_max;
+        let workers = (options.sql.connections as usize / 2).clamp(1, WORKERS_MAX);
+        let batch_max = options.sql.batch_max;
         Ok(Self {
             claims: gather(&server, workers, batch_max),
             completions: gather(&server, workers, batch_max),
@@ -139,8 +142,8 @@ impl PostgresStore {
     fn listen(&self) {
         if let Some((connect, channel)) = &self.listen {
             self.listening.get_or_init(|| {
-                let waiters = Arc::clone(&self.server.waiters);
-                Listening::start(connect.clone(), channel.clone(), waiters)
+                let waiting = Arc::clone(&self.server.waiting);
+                Listening::start(connect.clone(), channel.clone(), waiting)
             });
         }
     }
@@ -181,11 +184,11 @@ impl Store for PostgresStore {
         self.listen();
         let clock = &self.server.clock;
         let until = clock.now().saturating_add(at_most);
+        let watch = self.server.waiting.slots.watch(slot);
         let mut pause = None;
         loop {
-            let waiter = self.server.waiters.subscribe(slot);
             // Registered before the record is read: a change in between is not missed.
-            let changed = waiter.changed().notified();
+            let changed = watch.changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
             let look = Looking {
@@ -199,7 +202,7 @@ impl Store for PostgresStore {
             if left.is_zero() {
                 return Ok(());
             }
-            let patience = self.server.waiters.patience(pause);
+            let patience = self.server.waiting.patience(pause);
             pause = Some(patience);
             tokio::select! {
                 biased;

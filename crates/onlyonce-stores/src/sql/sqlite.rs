@@ -16,7 +16,8 @@ use sqlx::sqlite::{SqliteConnectOptions, SqlitePool};
 use self::statements::Statements;
 use self::watch::Lookout;
 use self::writer::{Step, Taken, Writer};
-use super::shared::{Held, SqlOptions, Table, Waiters, lock, whole};
+use super::shared::{SqlOptions, Table, Waiters, lock};
+use super::steps::{Held, whole};
 use crate::batch::Gatherer;
 use crate::open::OpenError;
 

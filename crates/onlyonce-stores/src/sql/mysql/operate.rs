@@ -12,7 +12,7 @@ use super::server::{Stepped, alive};
 use super::statements::{ARCHIVE, BEGAN, NOW};
 use super::text::Text;
 use super::trouble::{NAME, Then, Trouble, unreadable};
-use crate::sql::shared::{Columns, read_slot, whole};
+use crate::sql::steps::{Columns, read_slot, whole};
 
 /// How many rows one transaction of a sweep drops: others wait for it no longer than that takes.
 const SWEEP_ROWS_MAX: usize = 200;

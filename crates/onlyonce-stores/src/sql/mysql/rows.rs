@@ -7,9 +7,9 @@ use sqlx::mysql::{MySqlArguments, MySqlRow};
 use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, MySql};
 
-use super::statements::{NOW, Statements, WRITTEN};
-use crate::sql::shared::{
-    Cells, Columns, Held, Misread, from_millis, read_held, read_slot, to_millis,
+use super::statements::{NOW, Statements};
+use crate::sql::steps::{
+    Cells, Columns, Held, Misread, WRITTEN, bind, from_millis, read_held, read_slot, to_millis,
 };
 
 /// A row as it was read.
@@ -84,7 +84,7 @@ pub(super) fn write(
                 assignments.join(", "),
                 guard()
             );
-            let query = bind(sqlx::query(AssertSqlSafe(statements.fill(&sql))), cells);
+            let query = bind!(sqlx::query(AssertSqlSafe(statements.fill(&sql))), cells);
             Some(guarded(query, slot, seen, due, was_live))
         }
     }
@@ -97,7 +97,7 @@ pub(super) fn overwrite(statements: &Statements, slot: &Slot, cells: Cells) -> W
         "UPDATE {{table}} SET {}, revision = revision + 1 WHERE slot = ?",
         assignments.join(", ")
     );
-    let query = bind(sqlx::query(AssertSqlSafe(statements.fill(&sql))), cells);
+    let query = bind!(sqlx::query(AssertSqlSafe(statements.fill(&sql))), cells);
     query.bind(slot.as_bytes().to_vec())
 }
 
@@ -109,7 +109,7 @@ fn insert(statements: &Statements, slot: Vec<u8>, cells: Cells, due: i64) -> Wri
          SELECT ?, 1, {marks} FROM DUAL WHERE {NOW} < ?"
     );
     let query = sqlx::query(AssertSqlSafe(statements.fill(&sql))).bind(slot);
-    bind(query, cells).bind(due)
+    bind!(query, cells).bind(due)
 }
 
 fn guard() -> String {
@@ -123,28 +123,4 @@ fn guarded(query: Write, slot: Vec<u8>, seen: &Seen, due: i64, was_live: bool) -
         .bind(seen.token.clone())
         .bind(due)
         .bind(!was_live)
-}
-
-fn bind(query: Write, cells: Cells) -> Write {
-    let bytes = cells.bytes();
-    query
-        .bind(cells.state)
-        .bind(cells.token.to_vec())
-        .bind(cells.fingerprint.to_vec())
-        .bind(cells.rerun)
-        .bind(cells.attempt)
-        .bind(cells.created_at)
-        .bind(cells.completed_at)
-        .bind(cells.lease_until)
-        .bind(cells.expires_at)
-        .bind(cells.tail)
-        .bind(cells.replays)
-        .bind(cells.operation.to_string())
-        .bind(cells.actor.map(|actor| actor.to_string()))
-        .bind(cells.hint)
-        .bind(cells.meta.to_vec())
-        .bind(cells.dead)
-        .bind(cells.sweep_at)
-        .bind(bytes)
-        .bind(cells.response.map(|response| response.to_vec()))
 }

@@ -11,8 +11,9 @@ use super::lines::Lines;
 use super::rows::{self, Row, Seen, Write};
 use super::statements::{ARCHIVE, NOW, Statements};
 use super::text::Text;
-use super::trouble::{Then, Trouble, unreadable};
-use crate::sql::shared::{Columns, Held, Waiters, from_millis};
+use super::trouble::{Then, Trouble, too_large, unreadable};
+use crate::sql::shared::Waiters;
+use crate::sql::steps::{Columns, Held, from_millis};
 
 /// What the store's parts share.
 pub(super) struct Server {
@@ -154,7 +155,7 @@ impl Server {
             return Ok(true);
         };
         if row_bytes(held) > self.packet_bytes_max {
-            return Err(Trouble::too_large().to_error());
+            return Err(too_large().to_error());
         }
         let replaced = !was_live && read.held.entry.kept.is_some();
         let written = match seen {

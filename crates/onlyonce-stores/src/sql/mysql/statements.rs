@@ -8,7 +8,8 @@ use sqlx::AssertSqlSafe;
 
 use super::text::Text;
 use super::verbs::{Claiming, Completing};
-use crate::sql::shared::{Cells, Held, READ_COLUMNS, Table, in_state, to_millis};
+use crate::sql::shared::Table;
+use crate::sql::steps::{Cells, Held, READ_COLUMNS, WRITTEN, in_state, to_millis};
 
 /// When a statement began, in milliseconds since 1970, whatever the session's time zone. For
 /// reading: what it reads was true then or later, so what it finds lapsed had lapsed.
@@ -18,29 +19,6 @@ pub(super) const BEGAN: &str =
 /// The very moment, likewise. For writing: a statement may have waited for a lock.
 pub(super) const NOW: &str = "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', SYSDATE(6)) DIV 1000 \
      - TIMESTAMPDIFF(SECOND, UTC_TIMESTAMP(), NOW()) * 1000)";
-
-/// What is written of a row besides its slot and revision, in the order in which it is bound.
-pub(super) const WRITTEN: [&str; 19] = [
-    "state",
-    "token",
-    "fingerprint",
-    "rerun",
-    "attempt",
-    "created_at",
-    "completed_at",
-    "lease_until",
-    "expires_at",
-    "tail",
-    "replays",
-    "operation",
-    "actor",
-    "hint",
-    "meta",
-    "dead",
-    "sweep_at",
-    "bytes",
-    "response",
-];
 
 /// How much a single value adds to a statement besides its digits, near enough.
 pub(super) const SPELLING_BYTES: usize = 1024;

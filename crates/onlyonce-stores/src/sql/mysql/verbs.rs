@@ -17,7 +17,7 @@ use super::server::Server;
 use super::statements::{SPELLING_BYTES, Statements};
 use super::text::Text;
 use super::trouble::{Trouble, unreadable};
-use crate::sql::shared::{Columns, Held, from_millis, read_slot, to_millis, whole};
+use crate::sql::steps::{Columns, Held, from_millis, read_slot, to_millis, whole};
 
 /// A question that can be asked together with others of its kind.
 pub(super) trait Verb: Send + Sync + Sized + 'static {

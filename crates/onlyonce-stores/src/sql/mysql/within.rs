@@ -10,7 +10,7 @@ use sqlx::{MySql, Transaction};
 use super::MySqlStore;
 use super::rows::{self, Row};
 use super::trouble::{Trouble, unreadable};
-use crate::sql::shared::{Cells, Held, from_millis, whole};
+use crate::sql::steps::{Cells, Held, from_millis, whole};
 
 impl MySqlStore {
     /// Takes the claim into a transaction: let this be its first statement. Until the transaction

@@ -90,7 +90,7 @@ async fn finish<V: Verb>(server: &Server, mut last: Round<V>) {
             pause = PAUSE_MAX.min(pause * 2);
         }
         if server.now().saturating_sub(started) > server.lines.terms().timeout {
-            let late = Trouble::unavailable(Then::Tell, "a transaction holds the record");
+            let late = Trouble::locked();
             tell(last.in_hands, &late);
             last.in_hands = Vec::new();
         }

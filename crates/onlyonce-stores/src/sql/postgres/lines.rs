@@ -1,7 +1,7 @@
 //! Connections to the server. A store of its own keeps them at hand between statements, because a
 //! pool asks each connection whether it is alive on its way in and out, which costs a round trip.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use onlyonce_core::{Clock, SystemClock};
@@ -15,6 +15,7 @@ use tokio::time::timeout;
 use super::arg::{self, Arg};
 use super::statements::Statement;
 use super::trouble::{Then, Trouble};
+use crate::sql::shared::lock;
 
 /// A connection that said nothing for this long is asked first whether it is still there.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
@@ -158,8 +159,4 @@ impl Drop for Lines {
             }
         }
     }
-}
-
-fn lock(idle: &Mutex<Vec<Line>>) -> MutexGuard<'_, Vec<Line>> {
-    idle.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -3,26 +3,46 @@
 //! a choice, and several stores may share a database.
 
 use sqlx::postgres::{PgConnection, PgPool};
-use sqlx::{AssertSqlSafe, Row};
+use sqlx::{AssertSqlSafe, Connection, Row};
 
 use super::trouble::{NAME, Trouble};
 use crate::open::OpenError;
+use crate::sql::shared::{Migrations, Table};
 
-/// Every step, in its order; what was released is never changed. `{table}` is the tables' name.
-const STEPS: [&str; 2] = [
-    include_str!("../../../migrations/postgres/0001_records.sql"),
-    include_str!("../../../migrations/postgres/0002_archive.sql"),
-];
+const MIGRATIONS: Migrations = Migrations {
+    store: NAME,
+    all: &[
+        include_str!("../../../migrations/postgres/0001_records.sql"),
+        include_str!("../../../migrations/postgres/0002_archive.sql"),
+    ],
+};
 const SERVER_VERSION_MIN: i32 = 120_000;
 
-/// Makes the tables what this build needs. Safe when many processes do it at once.
-pub(super) async fn migrate(pool: &PgPool, table: &str) -> Result<(), OpenError> {
+/// Makes the tables what this build needs. Safe when many processes do it at once: whoever comes
+/// second waits, and then finds it done.
+pub(super) async fn migrate(pool: &PgPool, table: &Table) -> Result<(), OpenError> {
     let mut connection = pool.acquire().await.map_err(refused)?;
     check_server(&mut connection).await?;
-    while version(&mut connection, table).await? < STEPS.len() {
-        step(&mut connection, table).await?;
+    let found = version(&mut connection, table).await?;
+    if MIGRATIONS.from(found, table)?.is_empty() {
+        return Ok(());
     }
-    Ok(())
+    let mut transaction = connection.begin().await.map_err(refused)?;
+    let lock = format!(
+        "SET LOCAL statement_timeout = 0;
+         SELECT pg_advisory_xact_lock(hashtextextended('onlyonce {table}', 0));
+         CREATE TABLE IF NOT EXISTS {table}_migrations (
+            version    integer     PRIMARY KEY,
+            applied_at timestamptz NOT NULL DEFAULT clock_timestamp()
+         )"
+    );
+    run(&mut transaction, lock).await?;
+    let found = version(&mut transaction, table).await?;
+    for (to, sql) in MIGRATIONS.from(found, table)? {
+        let note = format!("INSERT INTO {table}_migrations (version) VALUES ({to})");
+        run(&mut transaction, format!("{sql};\n{note}")).await?;
+    }
+    transaction.commit().await.map_err(refused)
 }
 
 async fn check_server(connection: &mut PgConnection) -> Result<(), OpenError> {
@@ -46,54 +66,20 @@ async fn check_server(connection: &mut PgConnection) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// How many steps were made.
-async fn version(connection: &mut PgConnection, table: &str) -> Result<usize, OpenError> {
-    let there = format!("SELECT to_regclass('{table}_migrations') IS NOT NULL AS there");
-    let row = sqlx::raw_sql(AssertSqlSafe(there)).fetch_one(&mut *connection);
-    let there: bool = row
+/// The version of the tables; 0 if there are none yet.
+async fn version(connection: &mut PgConnection, table: &Table) -> Result<i64, OpenError> {
+    let there = format!("SELECT to_regclass('{table}_migrations') IS NOT NULL");
+    let there = sqlx::raw_sql(AssertSqlSafe(there)).fetch_one(&mut *connection);
+    if !there
         .await
-        .and_then(|row| row.try_get("there"))
-        .map_err(refused)?;
-    if !there {
+        .and_then(|row| row.try_get(0))
+        .map_err(refused)?
+    {
         return Ok(0);
     }
-    let made = format!("SELECT coalesce(max(version), 0) AS version FROM {table}_migrations");
-    let row = sqlx::raw_sql(AssertSqlSafe(made)).fetch_one(connection);
-    let made: i32 = row
-        .await
-        .and_then(|row| row.try_get("version"))
-        .map_err(refused)?;
-    let made = usize::try_from(made).unwrap_or(usize::MAX);
-    if made > STEPS.len() {
-        return Err(unusable(&format!(
-            "its tables have version {made}, this build knows {}: upgrade this process",
-            STEPS.len()
-        )));
-    }
-    Ok(made)
-}
-
-/// Makes the next step, in one transaction. Whoever comes at the same time waits, and then finds
-/// it made.
-async fn step(connection: &mut PgConnection, table: &str) -> Result<(), OpenError> {
-    let mut transaction = sqlx::Connection::begin(connection).await.map_err(refused)?;
-    let lock = format!(
-        "SET LOCAL statement_timeout = 0;
-         SELECT pg_advisory_xact_lock(hashtextextended('onlyonce {table}', 0));
-         CREATE TABLE IF NOT EXISTS {table}_migrations (
-            version    integer     PRIMARY KEY,
-            applied_at timestamptz NOT NULL DEFAULT clock_timestamp()
-         )"
-    );
-    run(&mut transaction, lock).await?;
-    let made = version(&mut transaction, table).await?;
-    if let Some(step) = STEPS.get(made) {
-        run(&mut transaction, step.replace("{table}", table)).await?;
-        let version = made + 1;
-        let note = format!("INSERT INTO {table}_migrations (version) VALUES ({version})");
-        run(&mut transaction, note).await?;
-    }
-    transaction.commit().await.map_err(refused)
+    let made = format!("SELECT coalesce(max(version), 0)::int8 FROM {table}_migrations");
+    let made = sqlx::raw_sql(AssertSqlSafe(made)).fetch_one(connection);
+    made.await.and_then(|row| row.try_get(0)).map_err(refused)
 }
 
 async fn run(connection: &mut PgConnection, text: String) -> Result<(), OpenError> {

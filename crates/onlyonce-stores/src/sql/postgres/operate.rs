@@ -151,7 +151,7 @@ impl Operate for PostgresStore {
                 _ => Ok(Resolved::Absent),
             };
         }
-        Err(Trouble::unavailable(Then::Tell, "a transaction holds the record").into())
+        Err(Trouble::locked().into())
     }
 
     async fn sweep(&self, records_max: usize) -> Result<usize, StoreError> {

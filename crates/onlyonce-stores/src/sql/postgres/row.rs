@@ -52,10 +52,12 @@ pub(super) fn record(row: &PgRow) -> Result<Record, StoreError> {
     let attempt: i32 = column(row, "r_attempt")?;
     let replays: i64 = column(row, "r_replays")?;
     let rerun: bool = column(row, "r_rerun")?;
+    let fingerprint: Vec<u8> = column(row, "r_fingerprint")?;
     let meta: Vec<u8> = column(row, "r_meta")?;
     Ok(Record {
         token: Token::from_bytes(column(row, "r_token")?),
-        fingerprint: fingerprint(column(row, "r_fingerprint")?),
+        fingerprint: Fingerprint::from_bytes(&fingerprint)
+            .ok_or_else(|| corrupt("a fingerprint has an unexpected form"))?,
         on_lapse: if rerun { OnLapse::Rerun } else { OnLapse::Hold },
         attempt: u32::try_from(attempt).unwrap_or(0),
         meta: Arc::new(codec::decode_meta(&Bytes::from(meta)).map_err(corrupt)?),
@@ -85,18 +87,4 @@ fn state(row: &PgRow) -> Result<State, StoreError> {
         "U" => Ok(State::Unknown),
         _ => Err(corrupt("a record is in no state there is")),
     }
-}
-
-fn fingerprint(bytes: [u8; 33]) -> Fingerprint {
-    let mut digest = [0; 32];
-    digest.copy_from_slice(&bytes[1..]);
-    Fingerprint::new(bytes[0], digest)
-}
-
-/// A fingerprint as its column holds it: the recipe, then the digest.
-pub(super) fn fingerprint_bytes(fingerprint: &Fingerprint) -> Bytes {
-    let mut bytes = Vec::with_capacity(33);
-    bytes.push(fingerprint.recipe());
-    bytes.extend_from_slice(fingerprint.digest());
-    Bytes::from(bytes)
 }

@@ -8,12 +8,12 @@ use tokio::sync::mpsc;
 
 use super::lines::Lines;
 use super::statements::Statements;
-use super::waiting::Waiters;
+use super::waiting::Waiting;
 
 pub(super) struct Server {
     pub(super) lines: Arc<Lines>,
     pub(super) statements: Arc<Statements>,
-    pub(super) waiters: Arc<Waiters>,
+    pub(super) waiting: Arc<Waiting>,
     /// Where a claim's end is announced to other processes, if it is.
     pub(super) announcements: Option<mpsc::UnboundedSender<Slot>>,
     pub(super) clock: SystemClock,
@@ -26,7 +26,7 @@ impl Server {
 
     /// The claim in this slot is over: wakes who waits here, and has the others told.
     pub(super) fn settled(&self, slot: Slot) {
-        self.waiters.wake(&slot);
+        self.waiting.slots.wake(&slot);
         if let Some(announcements) = &self.announcements {
             // Nobody announces any more once the store closes; then everyone finds out by asking.
             let _ = announcements.send(slot);

@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use crate::sql::shared::Table;
+
 /// One text with numbered parameters, sent prepared or with its values spelled in.
 pub(super) struct Statement {
     pub(super) sql: Arc<str>,
@@ -120,8 +122,8 @@ const AGREED: &str = "SELECT value FROM {table}_agreed WHERE name = $1::text";
 const NOTIFY: &str = "SELECT pg_notify($1::text, told) FROM unnest($2::text[]) AS told";
 
 impl Statements {
-    /// The texts for the tables whose names begin with `table`, which must be an identifier.
-    pub(super) fn new(table: &str, archive: bool) -> Self {
+    /// The texts for the tables whose names begin with `table`.
+    pub(super) fn new(table: &Table, archive: bool) -> Self {
         let once = |text: &str| Statement {
             sql: spell(text, table).into(),
             repeatable: false,
@@ -169,8 +171,8 @@ impl Statements {
 }
 
 /// The text with every word in braces spelled out.
-fn spell(text: &str, table: &str) -> String {
-    let mut text = text.replace("{table}", table);
+fn spell(text: &str, table: &Table) -> String {
+    let mut text = table.fill(text);
     text = text.replace("{graves}", &GRAVES_MAX.to_string());
     for (word, meaning) in WORDS {
         text = text.replace(&format!("{{{word}}}"), meaning);

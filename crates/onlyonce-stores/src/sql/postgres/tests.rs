@@ -4,6 +4,7 @@ use bytes::Bytes;
 
 use super::arg::{Arg, inline};
 use super::statements::{Statement, Statements};
+use crate::sql::shared::Table;
 
 fn all(statements: &Statements) -> [&Statement; 19] {
     [
@@ -32,7 +33,7 @@ fn all(statements: &Statements) -> [&Statement; 19] {
 #[test]
 fn every_word_of_a_statement_is_spelled_out() {
     for archive in [false, true] {
-        for statement in all(&Statements::new("shop", archive)) {
+        for statement in all(&Statements::new(&Table::parse("shop").unwrap(), archive)) {
             let left = statement.sql.contains(['{', '}']);
             assert!(!left, "{}", statement.sql);
         }
@@ -42,7 +43,7 @@ fn every_word_of_a_statement_is_spelled_out() {
 /// A prepared statement is one text however many rows it carries.
 #[test]
 fn only_what_takes_no_values_is_more_than_one_command() {
-    for statement in all(&Statements::new("shop", true)) {
+    for statement in all(&Statements::new(&Table::parse("shop").unwrap(), true)) {
         let commands = statement.sql.contains(';');
         assert!(
             !commands || !statement.sql.contains('$'),

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use super::arg::Arg;
 use super::batches::Verb;
-use super::row::{column, fingerprint_bytes, left, micros, record, text, timestamp};
+use super::row::{column, left, micros, record, text, timestamp};
 use super::statements::{Statement, Statements};
 use super::trouble::corrupt;
 
@@ -58,7 +58,7 @@ impl Verb for Claiming {
         vec![
             bytes(rows, |it| slot_bytes(&it.0.slot)),
             bytes(rows, |it| token_bytes(&it.0.token)),
-            bytes(rows, |it| fingerprint_bytes(&it.0.fingerprint)),
+            bytes(rows, |it| it.0.fingerprint.to_bytes().to_vec().into()),
             bools(rows, |it| it.0.on_lapse == OnLapse::Rerun),
             ints(rows, |it| it.0.lease_for),
             ints(rows, |it| it.0.keep_for),

@@ -1,19 +1,19 @@
 //! Those who wait for the end of a claim, and how they hear of it: from this process at once, from
 //! others by NOTIFY. What gets lost only delays: everyone also asks from time to time.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use onlyonce_core::Slot;
-use onlyonce_core::slot::SlotMap;
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::arg::Arg;
 use super::lines::Lines;
 use super::statements::Statements;
+use crate::sql::shared::{Table, Waiters};
 
 /// How often who waits asks, while the server tells of changes.
 const ASK_WHILE_TOLD: Duration = Duration::from_secs(1);
@@ -29,42 +29,14 @@ const GATHER_FOR: Duration = Duration::from_millis(5);
 const TOLD_MAX: usize = 120;
 const ANNOUNCED_MAX: usize = 20 * TOLD_MAX;
 
-/// Who waits in this process, by slot.
+/// Who waits in this process, and whether the server tells them of changes elsewhere.
 #[derive(Default)]
-pub(super) struct Waiters {
-    waiting: Mutex<SlotMap<Arc<Notify>>>,
+pub(super) struct Waiting {
+    pub(super) slots: Waiters,
     told: AtomicBool,
 }
 
-/// One who waits. It hears of every change from when it was made.
-pub(super) struct Waiter<'a> {
-    all: &'a Waiters,
-    slot: Slot,
-    changed: Arc<Notify>,
-}
-
-impl Waiters {
-    pub(super) fn subscribe(&self, slot: &Slot) -> Waiter<'_> {
-        let changed = Arc::clone(self.lock().entry(*slot).or_default());
-        Waiter {
-            all: self,
-            slot: *slot,
-            changed,
-        }
-    }
-
-    pub(super) fn wake(&self, slot: &Slot) {
-        if let Some(changed) = self.lock().remove(slot) {
-            changed.notify_waiters();
-        }
-    }
-
-    fn wake_all(&self) {
-        for (_, changed) in self.lock().drain() {
-            changed.notify_waiters();
-        }
-    }
-
+impl Waiting {
     /// How long to wait before asking again, after having waited `last`.
     pub(super) fn patience(&self, last: Option<Duration>) -> Duration {
         if self.told.load(Ordering::Acquire) {
@@ -72,33 +44,10 @@ impl Waiters {
         }
         last.map_or(ASK_FIRST, |last| ASK_UNTOLD.min(last * 2))
     }
-
-    fn lock(&self) -> MutexGuard<'_, SlotMap<Arc<Notify>>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Waiter<'_> {
-    pub(super) fn changed(&self) -> &Notify {
-        &self.changed
-    }
-}
-
-/// The last to go takes its slot's entry along.
-impl Drop for Waiter<'_> {
-    fn drop(&mut self) {
-        let mut waiting = self.all.lock();
-        let last = waiting.get(&self.slot).is_some_and(|changed| {
-            Arc::ptr_eq(changed, &self.changed) && Arc::strong_count(changed) == 2
-        });
-        if last {
-            waiting.remove(&self.slot);
-        }
-    }
 }
 
 /// The name under which the claims' ends of this table are told.
-pub(super) fn channel(table: &str) -> String {
+pub(super) fn channel(table: &Table) -> String {
     format!("{table}_settled")
 }
 
@@ -133,18 +82,18 @@ pub(super) fn announce(
 pub(super) struct Listening(JoinHandle<()>);
 
 impl Listening {
-    pub(super) fn start(options: PgConnectOptions, channel: String, waiters: Arc<Waiters>) -> Self {
+    pub(super) fn start(options: PgConnectOptions, channel: String, waiting: Arc<Waiting>) -> Self {
         Self(tokio::spawn(async move {
             let mut pause = RECONNECT_MIN;
             loop {
-                match listen(&options, &channel, &waiters).await {
+                match listen(&options, &channel, &waiting).await {
                     // It had been connected.
                     Ok(()) => pause = RECONNECT_MIN,
                     Err(_) => pause = RECONNECT_MAX.min(pause * 2),
                 }
-                waiters.told.store(false, Ordering::Release);
+                waiting.told.store(false, Ordering::Release);
                 // What was announced meanwhile is lost: everyone asks.
-                waiters.wake_all();
+                waiting.slots.wake_all();
                 tokio::time::sleep(pause).await;
             }
         }))
@@ -161,7 +110,7 @@ impl Drop for Listening {
 async fn listen(
     options: &PgConnectOptions,
     channel: &str,
-    waiters: &Waiters,
+    waiting: &Waiting,
 ) -> Result<(), sqlx::Error> {
     let pool = PgPoolOptions::new()
         .max_connections(1)
@@ -173,11 +122,11 @@ async fn listen(
     let mut listener = PgListener::connect_with(&pool).await?;
     listener.eager_reconnect(false);
     listener.listen(channel).await?;
-    waiters.told.store(true, Ordering::Release);
-    waiters.wake_all();
+    waiting.told.store(true, Ordering::Release);
+    waiting.slots.wake_all();
     while let Ok(Some(told)) = listener.try_recv().await {
         for slot in told.payload().split(' ').filter_map(Slot::from_hex) {
-            waiters.wake(&slot);
+            waiting.slots.wake(&slot);
         }
     }
     Ok(())

@@ -75,7 +75,7 @@ impl SqlOptions {
     }
 
     /// Takes what is ours from a URL's options.
-    fn take(options: &mut Options) -> Result<Self, OpenError> {
+    pub(in crate::sql) fn take(options: &mut Options) -> Result<Self, OpenError> {
         let mut taken = Self::new();
         if let Some(table) = options.take("table") {
             taken.table = table;
@@ -98,8 +98,10 @@ impl SqlOptions {
     /// The table, once everything is seen to be within bounds.
     pub(in crate::sql) fn check(&self) -> Result<Table, OpenError> {
         let within = |name: &str, found: usize, most: usize| match found {
-            0 => Err(wrong(name, "must be at least 1".to_owned())),
-            found if found > most => Err(wrong(name, format!("must be at most {most}"))),
+            0 => Err(OpenError::option(name, "must be at least 1")),
+            found if found > most => {
+                Err(OpenError::option(name, &format!("must be at most {most}")))
+            }
             _ => Ok(()),
         };
         within(
@@ -109,7 +111,7 @@ impl SqlOptions {
         )?;
         within("batch_max", self.batch_max, BATCH_MAX)?;
         if self.timeout.is_zero() {
-            return Err(wrong("timeout_ms", "must be more than no time".to_owned()));
+            return Err(OpenError::option("timeout_ms", "must be more than no time"));
         }
         Table::parse(&self.table)
     }
@@ -123,6 +125,7 @@ impl Default for SqlOptions {
 
 /// Our options of `url`, and the URL with what is left: options of the driver, which are those
 /// named in `drivers`. Any other is an error.
+#[cfg(any(feature = "mysql", feature = "sqlite"))]
 pub(in crate::sql) fn split(
     url: &str,
     drivers: &[&'static str],
@@ -149,7 +152,7 @@ pub(in crate::sql) struct Table(String);
 
 impl Table {
     /// The longest name: with what we append it still fits every database.
-    const BYTES_MAX: usize = 40;
+    const BYTES_MAX: usize = 48;
 
     pub(in crate::sql) fn parse(name: &str) -> Result<Self, OpenError> {
         let mut letters = name.bytes();
@@ -162,7 +165,7 @@ impl Table {
                 "must be of at most {} lower-case letters, digits and underscores, and not begin with a digit",
                 Self::BYTES_MAX
             );
-            return Err(wrong("table", why));
+            return Err(OpenError::option("table", &why));
         }
         Ok(Self(name.to_owned()))
     }
@@ -177,9 +180,4 @@ impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
-}
-
-fn wrong(name: &str, why: String) -> OpenError {
-    let name = name.to_owned();
-    OpenError::Option { name, why }
 }

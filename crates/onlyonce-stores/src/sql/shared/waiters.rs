@@ -43,7 +43,7 @@ impl Waiters {
     }
 
     /// Wakes everybody: something changed, and nobody knows what.
-    #[cfg(feature = "sqlite")]
+    #[cfg(any(feature = "postgres", feature = "sqlite"))]
     pub(in crate::sql) fn wake_all(&self) {
         for waited in lock(&self.slots).values() {
             waited.changed.notify_waiters();

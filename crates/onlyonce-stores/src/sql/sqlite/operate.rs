@@ -10,7 +10,7 @@ use sqlx::{QueryBuilder, Sqlite};
 use super::statements::{NOW, archive};
 use super::writer::begin;
 use super::{SqliteStore, rows, trouble};
-use crate::sql::shared::{
+use crate::sql::steps::{
     Columns, READ_COLUMNS, from_millis, in_state, read_held, read_slot, to_millis, whole,
 };
 

@@ -7,8 +7,8 @@ use onlyonce_core::Slot;
 use sqlx::SqliteConnection;
 
 use super::statements::{NOW, SLOTS, Statements};
-use crate::sql::shared::{
-    Cells, Columns, Held, Misread, from_millis, read_held, read_slot, to_millis,
+use crate::sql::steps::{
+    Cells, Columns, Held, Misread, bind, from_millis, read_held, read_slot, to_millis,
 };
 
 /// Rows by slot: each as it is, or why it cannot be read.
@@ -72,28 +72,7 @@ pub(super) async fn write(
         delete.execute(connection).await?;
         return Ok(());
     };
-    let bytes = cells.bytes();
-    let put = sqlx::query(statements.put())
-        .bind(slot)
-        .bind(cells.state)
-        .bind(cells.token.to_vec())
-        .bind(cells.fingerprint.to_vec())
-        .bind(cells.rerun)
-        .bind(cells.attempt)
-        .bind(cells.created_at)
-        .bind(cells.completed_at)
-        .bind(cells.lease_until)
-        .bind(cells.expires_at)
-        .bind(cells.tail)
-        .bind(cells.replays)
-        .bind(cells.operation.to_string())
-        .bind(cells.actor.map(|actor| actor.to_string()))
-        .bind(cells.hint)
-        .bind(cells.meta.to_vec())
-        .bind(cells.dead)
-        .bind(cells.sweep_at)
-        .bind(bytes)
-        .bind(cells.response.map(|response| response.to_vec()));
+    let put = bind!(sqlx::query(statements.put()).bind(slot), cells);
     put.execute(connection).await?;
     Ok(())
 }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use sqlx::AssertSqlSafe;
 
-use crate::sql::shared::{READ_COLUMNS, Table};
+use crate::sql::shared::Table;
+use crate::sql::steps::{READ_COLUMNS, WRITTEN};
 
 /// A statement: safe, because nothing but a checked table name was put into it.
 pub(super) type Sql = AssertSqlSafe<Arc<str>>;
@@ -16,30 +17,6 @@ pub(super) const NOW: &str = "CAST(ROUND((julianday('now') - 2440587.5) * 864000
 /// How many slots one statement can read: any number is rounded up to one of these, so that few
 /// statements need to be prepared.
 pub(super) const SLOTS: [usize; 4] = [1, 8, 64, 256];
-
-/// What is written of a row, in the order in which it is bound.
-const WRITTEN: [&str; 20] = [
-    "slot",
-    "state",
-    "token",
-    "fingerprint",
-    "rerun",
-    "attempt",
-    "created_at",
-    "completed_at",
-    "lease_until",
-    "expires_at",
-    "tail",
-    "replays",
-    "operation",
-    "actor",
-    "hint",
-    "meta",
-    "dead",
-    "sweep_at",
-    "bytes",
-    "response",
-];
 
 pub(super) struct Statements {
     table: Table,
@@ -105,13 +82,14 @@ impl Statements {
 fn put() -> String {
     let columns = WRITTEN.join(", ");
     let marks = vec!["?"; WRITTEN.len()].join(", ");
-    let updates: Vec<_> = WRITTEN[1..]
+    let updates: Vec<_> = WRITTEN
         .iter()
         .map(|column| format!("{column} = excluded.{column}"))
         .collect();
     let updates = updates.join(", ");
     format!(
-        "INSERT INTO {{table}} ({columns}) VALUES ({marks}) ON CONFLICT (slot) DO UPDATE SET {updates}"
+        "INSERT INTO {{table}} (slot, {columns}) VALUES (?, {marks}) \
+         ON CONFLICT (slot) DO UPDATE SET {updates}"
     )
 }
 

@@ -3,7 +3,7 @@
 use onlyonce_core::{StoreError, StoreErrorKind};
 
 use crate::open::OpenError;
-use crate::sql::shared::Misread;
+use crate::sql::steps::Misread;
 
 pub(super) const NAME: &str = "sqlite";
 

@@ -10,7 +10,7 @@ use sqlx::{Sqlite, Transaction};
 
 use super::statements::NOW;
 use super::{SqliteStore, rows, trouble};
-use crate::sql::shared::{Held, whole};
+use crate::sql::steps::{Held, whole};
 
 impl SqliteStore {
     /// Takes the claim into a transaction on the same database file: let this be its first

@@ -15,7 +15,8 @@ use super::rows::Rows;
 use super::statements::Statements;
 use super::{rows, trouble};
 use crate::batch::{Asked, Gatherer};
-use crate::sql::shared::{Held, Waiters};
+use crate::sql::shared::Waiters;
+use crate::sql::steps::Held;
 
 /// A step on one slot's row. It may be taken again, on another state of the row, if the
 /// transaction it was part of failed.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use onlyonce_core::{Operate, Store, StoreErrorKind};
 use onlyonce_stores::OpenError;
-use onlyonce_stores::sql::{PostgresOptions, PostgresStore};
+use onlyonce_stores::sql::{PostgresStore, SqlOptions};
 use sqlx::AssertSqlSafe;
 use sqlx::postgres::PgPoolOptions;
 
@@ -115,8 +115,8 @@ async fn a_wrong_option_is_told_with_what_is_right() {
         ("tabel=x", "did you mean `table`?"),
         ("sslmod=disable", "did you mean `sslmode`?"),
         ("connections=many", "not a number"),
-        ("connections=0", "at least one"),
-        ("batch_max=0", "at least one"),
+        ("connections=0", "at least 1"),
+        ("batch_max=0", "at least 1"),
         ("notify=yes", "true or false"),
         ("timeout_ms=0", "more than no time"),
         ("sslmode=maybe", "wrong value"),
@@ -185,7 +185,7 @@ async fn a_pool_that_is_there_already_serves_too() {
         .connect(&direct_url())
         .await
         .unwrap();
-    let options = PostgresOptions::new().table(&bed.table).connections(2);
+    let options = SqlOptions::new().table(&bed.table).connections(2);
 
     let store = PostgresStore::with_pool(pool.clone(), options)
         .await
@@ -199,7 +199,7 @@ async fn a_pool_that_is_there_already_serves_too() {
     assert!(pool.size() <= 3);
     // It gives back what it borrowed.
     super::support::until(async || pool.num_idle() == pool.size() as usize).await;
-    let wrong = PostgresStore::with_pool(pool, PostgresOptions::new().table("a b")).await;
+    let wrong = PostgresStore::with_pool(pool, SqlOptions::new().table("a b")).await;
     assert!(wrong.is_err());
 }
 

@@ -17,6 +17,29 @@ use super::{from_millis, to_millis};
 pub(in crate::sql) const READ_COLUMNS: &str = "slot, state, token, fingerprint, rerun, attempt, \
      created_at, completed_at, lease_until, expires_at, tail, replays, meta, dead, response";
 
+/// What is written of a row besides its slot, in the order in which [`bind`] binds it.
+pub(in crate::sql) const WRITTEN: [&str; 19] = [
+    "state",
+    "token",
+    "fingerprint",
+    "rerun",
+    "attempt",
+    "created_at",
+    "completed_at",
+    "lease_until",
+    "expires_at",
+    "tail",
+    "replays",
+    "operation",
+    "actor",
+    "hint",
+    "meta",
+    "dead",
+    "sweep_at",
+    "bytes",
+    "response",
+];
+
 /// The state of a row that holds no record, but tokens that must not come back.
 const RELEASED: &str = "R";
 
@@ -125,6 +148,35 @@ impl Cells {
         i64::try_from(bytes).unwrap_or(i64::MAX)
     }
 }
+
+/// Binds what [`WRITTEN`] names.
+macro_rules! bind {
+    ($query:expr, $cells:expr) => {{
+        let cells = $cells;
+        let bytes = cells.bytes();
+        $query
+            .bind(cells.state)
+            .bind(cells.token.to_vec())
+            .bind(cells.fingerprint.to_vec())
+            .bind(cells.rerun)
+            .bind(cells.attempt)
+            .bind(cells.created_at)
+            .bind(cells.completed_at)
+            .bind(cells.lease_until)
+            .bind(cells.expires_at)
+            .bind(cells.tail)
+            .bind(cells.replays)
+            .bind(cells.operation.to_string())
+            .bind(cells.actor.map(|actor| actor.to_string()))
+            .bind(cells.hint)
+            .bind(cells.meta.to_vec())
+            .bind(cells.dead)
+            .bind(cells.sweep_at)
+            .bind(bytes)
+            .bind(cells.response.map(|response| response.to_vec()))
+    }};
+}
+pub(in crate::sql) use bind;
 
 /// The condition for a live record to be in `state`, where `now` is the database's clock.
 pub(in crate::sql) fn in_state(state: StateName, now: &str) -> String {
