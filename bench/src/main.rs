@@ -10,6 +10,7 @@
 )]
 
 mod failure;
+mod gateway;
 mod report;
 mod rounds;
 mod stores;
@@ -21,6 +22,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
+use tokio::runtime::Runtime;
 
 use crate::failure::Failure;
 use crate::report::Report;
@@ -42,6 +44,13 @@ enum What {
         #[command(flatten)]
         output: Output,
     },
+    /// The gateway against nginx, and its keyed requests against its pass-through
+    Gateway {
+        #[command(flatten)]
+        options: gateway::Options,
+        #[command(flatten)]
+        output: Output,
+    },
     /// Write the Debian packages that are not installed, one a line
     Missing,
     /// Open a file store, say how long it took and what it holds
@@ -59,6 +68,9 @@ struct Output {
 fn main() -> ExitCode {
     let done = match Cli::parse().what {
         What::Stores { options, output } => stores::run(&options).and_then(|it| show(&it, &output)),
+        What::Gateway { options, output } => {
+            gateway::run(&options).and_then(|it| show(&it, &output))
+        }
         What::Missing => {
             tool::missing_packages()
                 .iter()
@@ -83,4 +95,16 @@ fn show(report: &Report, output: &Output) -> Result<(), Failure> {
         Some(path) => report.write(path),
         None => Ok(()),
     }
+}
+
+fn runtime() -> Result<Runtime, Failure> {
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(Failure::doing("start a runtime"))
+}
+
+/// Tells how far it is.
+fn say(what: &str) {
+    eprintln!("bench: {what}");
 }

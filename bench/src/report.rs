@@ -42,6 +42,8 @@ pub(crate) enum Unit {
     Micros,
     #[serde(rename = "s")]
     Seconds,
+    #[serde(rename = "B")]
+    Bytes,
     #[serde(rename = "MB")]
     Megabytes,
 }
@@ -151,6 +153,7 @@ impl Unit {
             Self::PerSecond => format!("{figure:.0}/s"),
             Self::Micros => format!("{figure:.0} µs"),
             Self::Seconds => format!("{figure:.2} s"),
+            Self::Bytes => format!("{figure:.0} B"),
             Self::Megabytes => format!("{figure:.0} MB"),
         }
     }

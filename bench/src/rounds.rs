@@ -9,6 +9,8 @@ use crate::report::{Goal, Row, Unit};
 pub(crate) struct Sample {
     /// Operations a second.
     pub(crate) rate: f64,
+    /// Operations a second of CPU time, where it is known.
+    pub(crate) per_cpu: Option<f64>,
     /// The time that 99 of 100 stay below, in microseconds, where it is known.
     pub(crate) p99: Option<f64>,
 }
@@ -20,6 +22,7 @@ impl Sample {
         let at = micros.len().saturating_sub(1) * 99 / 100;
         Self {
             rate: micros.len() as f64 / time.as_secs_f64(),
+            per_cpu: None,
             p99: micros.get(at).map(|it| f64::from(*it)),
         }
     }
@@ -41,6 +44,12 @@ impl Rounds {
     pub(crate) fn rate(&self, subject: &'static str, case: &str, goal: Option<Goal>) -> Row {
         let rate = |sample: &Sample| Some(sample.rate);
         self.row(subject, case, ("rate", Unit::PerSecond), rate, goal)
+    }
+
+    pub(crate) fn per_cpu(&self, subject: &'static str, case: &str, goal: Option<Goal>) -> Row {
+        let per_cpu = |sample: &Sample| sample.per_cpu;
+        let what = ("rate a CPU second", Unit::PerSecond);
+        self.row(subject, case, what, per_cpu, goal)
     }
 
     pub(crate) fn p99(&self, subject: &'static str, case: &str, goal: Option<Goal>) -> Row {

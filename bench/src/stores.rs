@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use tokio::runtime::Runtime;
 
 use crate::failure::Failure;
 use crate::report::Report;
+use crate::runtime;
 
 pub(crate) use self::sizes::reopen;
 
@@ -100,17 +100,6 @@ pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
         report.rows.extend(runtime.block_on(live)?);
     }
     Ok(report)
-}
-
-fn runtime() -> Result<Runtime, Failure> {
-    tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(Failure::doing("start a runtime"))
-}
-
-fn say(what: &str) {
-    eprintln!("bench: {what}");
 }
 
 /// An empty folder for a store, under one that is ours.

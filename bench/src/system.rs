@@ -37,3 +37,16 @@ fn status_mb(process: &str, field: &str) -> f64 {
     let kib = line.and_then(|line| line.split_whitespace().nth(1)?.parse::<f64>().ok());
     kib.map_or(0.0, |kib| kib * 1024.0 / MEGA)
 }
+
+/// The CPU time that all threads of a process have taken so far.
+pub(crate) fn cpu_seconds(process: u32) -> f64 {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    // Behind its name, which may have spaces: the state is the third field.
+    let fields = stat.rsplit_once(") ").map_or("", |(_, fields)| fields);
+    let ticks = |nth: usize| -> f64 {
+        let field = fields.split(' ').nth(nth - 3);
+        field.and_then(|field| field.parse().ok()).unwrap_or(0.0)
+    };
+    let (user, system) = (ticks(14), ticks(15));
+    (user + system) / rustix::param::clock_ticks_per_second() as f64
+}

@@ -21,8 +21,10 @@ pub(crate) struct Tool {
 
 pub(crate) const REDIS_BENCHMARK: Tool = Tool::new("redis-benchmark", "redis-tools");
 pub(crate) const PGBENCH: Tool = Tool::new("pgbench", "postgresql");
+pub(crate) const NGINX: Tool = Tool::new("nginx", "nginx-light");
+pub(crate) const WRK: Tool = Tool::new("wrk", "wrk");
 
-const ALL: [Tool; 2] = [REDIS_BENCHMARK, PGBENCH];
+const ALL: [Tool; 4] = [REDIS_BENCHMARK, PGBENCH, NGINX, WRK];
 
 impl Tool {
     const fn new(name: &'static str, package: &'static str) -> Self {

@@ -19,6 +19,8 @@ pub(crate) enum Subject {
     Layer,
     /// The file, Redis and PostgreSQL stores against a bare log, redis-benchmark and pgbench
     Stores,
+    /// The gateway against nginx, and its keyed requests against its pass-through
+    Gateway,
 }
 
 /// Exits as the benchmark does.
@@ -32,6 +34,7 @@ pub(crate) fn run(subject: Subject, args: &[String]) -> Result<ExitCode, Failure
             exit_code(command)
         }
         Subject::Stores => exit_code(program("stores", args)?),
+        Subject::Gateway => exit_code(program("gateway", args)?),
     }
 }
 

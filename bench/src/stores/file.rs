@@ -7,10 +7,11 @@ use std::sync::Arc;
 use onlyonce_stores::file::FileStore;
 
 use super::bare_log::BareLog;
-use super::{Turns, clear, fresh, say};
+use super::{Turns, clear, fresh};
 use crate::failure::Failure;
 use crate::report::{Goal, Row};
 use crate::rounds::{Rounds, Sample};
+use crate::say;
 use crate::system;
 use crate::work::{Caller, DAY, complete, drive, granted};
 

@@ -9,10 +9,11 @@ use onlyonce_stores::sql::PostgresStore;
 use onlyonce_testkit::servers::{Postgres, PostgresOptions, Server as _};
 use tokio::runtime::Runtime;
 
-use super::{Turns, say};
+use super::Turns;
 use crate::failure::Failure;
 use crate::report::{Goal, Row};
 use crate::rounds::{Rounds, Sample};
+use crate::say;
 use crate::tool::PGBENCH;
 use crate::work::{BODY_BYTES, Caller, DAY, complete, drive, granted, new_request};
 
@@ -116,7 +117,11 @@ impl Bed {
         let tps = said.lines().find_map(|line| line.strip_prefix("tps = "));
         let rate = tps.and_then(|tps| tps.split(' ').next()?.parse().ok());
         match rate {
-            Some(rate) => Ok(Sample { rate, p99: None }),
+            Some(rate) => Ok(Sample {
+                rate,
+                per_cpu: None,
+                p99: None,
+            }),
             None => Err(PGBENCH.odd(&said)),
         }
     }

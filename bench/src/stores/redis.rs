@@ -11,10 +11,11 @@ use onlyonce_stores::redis::RedisStore;
 use onlyonce_testkit::servers::{Redis, RedisOptions, Server as _};
 use tokio::runtime::Runtime;
 
-use super::{Turns, say};
+use super::Turns;
 use crate::failure::Failure;
 use crate::report::{Goal, Row};
 use crate::rounds::{Rounds, Sample};
+use crate::say;
 use crate::tool::REDIS_BENCHMARK;
 use crate::work::{BODY_BYTES, Caller, DAY, complete, drive, granted, new_request, numbered};
 
@@ -141,6 +142,7 @@ impl Bed {
         let completions = self.tool(clients, &pool, COMPLETIONS, &evaluate)?;
         Ok(Sample {
             rate: 1.0 / (1.0 / claims.rate + 1.0 / completions.rate),
+            per_cpu: None,
             p99: Some(claims.p99.unwrap_or(0.0) + completions.p99.unwrap_or(0.0)),
         })
     }
@@ -237,6 +239,7 @@ fn sample(said: &str) -> Option<Sample> {
     };
     Some(Sample {
         rate: figure("rps")?,
+        per_cpu: None,
         p99: Some(figure("p99_latency_ms")? * 1000.0),
     })
 }

@@ -10,11 +10,12 @@ use onlyonce_core::{Clock, Operate as _, SystemClock};
 use onlyonce_stores::file::FileStore;
 use serde::{Deserialize, Serialize};
 
-use super::{clear, fresh, runtime, say};
+use super::{clear, fresh};
 use crate::failure::Failure;
 use crate::report::{Goal, Row, Unit};
 use crate::system::{disk_mb, peak_mb, resident_mb};
 use crate::work::{DAY, fill};
+use crate::{runtime, say};
 
 const CHURN_KEEP: Duration = Duration::from_secs(5);
 /// How long what has expired may take to leave the disk.
