@@ -1,0 +1,30 @@
+#![doc = include_str!("../README.md")]
+
+mod cause;
+mod counters;
+mod keys;
+mod operation;
+mod queue;
+mod reply;
+mod retry;
+mod sender;
+mod transport;
+
+pub use cause::{Cause, Failure};
+pub use counters::Counts;
+pub use keys::{Keys, job_key, workflow_key};
+pub use onlyonce_core::Key;
+pub use operation::{BODY_BYTES_MAX, Operation, OperationError};
+pub use queue::{
+    Edited, Enqueued, FailedOperation, Group, GroupId, GroupStatus, OperationId, Queue, QueueError,
+    QueueOptions, Stats, Status,
+};
+pub use reply::Reply;
+pub use retry::Retry;
+pub use sender::{Sender, Sent};
+pub use transport::{REPLY_BYTES_MAX, Transport, TransportError};
+
+/// The guide's code, run with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guides/offline-queue.md")]
+struct Guide;

@@ -1,0 +1,254 @@
+//! Sends what waits. An operation is picked and noted as sent in one transaction, sent, and its
+//! outcome written in another; a process that dies in between sends it again, under the same key.
+
+use std::collections::BTreeSet;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::StatusCode;
+use sqlx::SqliteConnection;
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::sleep;
+
+use super::error::QueueError;
+use super::rows::Row;
+use super::{OperationId, Queue, Shared, begin, millis, outcome, rows};
+use crate::cause::{Cause, Failure};
+use crate::sender::Sent;
+
+/// A service that asks for more is asked again after this.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// An operation on its way.
+struct Flight {
+    row: Row,
+    _airborne: Airborne,
+}
+
+/// What to do now, and when to look again.
+struct Picked {
+    flights: Vec<Flight>,
+    /// Until the next operation is due.
+    pause: Option<Duration>,
+}
+
+/// Says that an operation is being sent, as long as it lives.
+struct Airborne {
+    shared: Arc<Shared>,
+    id: OperationId,
+}
+
+impl Drop for Airborne {
+    fn drop(&mut self) {
+        self.shared.in_flight().remove(&self.id);
+        self.shared.changed.send_replace(());
+    }
+}
+
+/// When to stop sending.
+#[derive(Clone, Copy, PartialEq)]
+enum Until {
+    /// Nothing waits any more.
+    Idle,
+    /// Never.
+    Dropped,
+}
+
+impl Queue {
+    /// Sends what waits, as it comes, until it is dropped or the database fails.
+    pub async fn run(&self) -> Result<Infallible, QueueError> {
+        loop {
+            self.deliver(Until::Dropped).await?;
+        }
+    }
+
+    /// Sends what waits until nothing does: every operation is done or has failed for good, but
+    /// for compensations behind one that failed.
+    pub async fn drain(&self) -> Result<(), QueueError> {
+        self.deliver(Until::Idle).await
+    }
+
+    /// Sends what waits now rather than after its pause: the network is back.
+    pub async fn hurry(&self) -> Result<(), QueueError> {
+        let mut database = self.shared.database.lock().await;
+        sqlx::query("UPDATE operations SET due_at = 0 WHERE state = 'waiting' AND due_at <> 0")
+            .execute(&mut *database)
+            .await?;
+        drop(database);
+        self.shared.changed.send_replace(());
+        Ok(())
+    }
+
+    async fn deliver(&self, until: Until) -> Result<(), QueueError> {
+        let _only = self.shared.delivering.lock().await;
+        let parallel = self.shared.options.parallel.max(1);
+        let mut changes = self.shared.changed.subscribe();
+        // Dropping the set ends what is in flight.
+        let mut flights = JoinSet::new();
+        loop {
+            changes.borrow_and_update();
+            let now = self.now();
+            // Also what was in flight when an earlier `drain` was dropped: it is about to land.
+            let is_airborne = !self.shared.in_flight().is_empty();
+            let mut pause = None;
+            if flights.len() < parallel {
+                let picked = self.pick(parallel - flights.len(), now).await?;
+                for flight in picked.flights {
+                    flights.spawn(self.clone().fly(flight));
+                }
+                pause = picked.pause;
+            }
+            let is_idle = flights.is_empty() && !is_airborne && pause.is_none();
+            if until == Until::Idle && is_idle {
+                return Ok(());
+            }
+            tokio::select! {
+                Some(ended) = flights.join_next() => landed(ended)?,
+                // The other end lives as long as this queue does.
+                _ = changes.changed() => {}
+                () = sleep(pause.unwrap_or_default()), if pause.is_some() => {}
+            }
+        }
+    }
+
+    /// Picks operations to send. That they will be is on disk before they are.
+    async fn pick(&self, at_most: usize, now: i64) -> Result<Picked, QueueError> {
+        let mut database = self.shared.database.lock().await;
+        let in_flight: BTreeSet<_> = self.shared.in_flight().clone();
+        let due = rows::due(&mut database, now, at_most + in_flight.len()).await?;
+        let due = due.into_iter().filter(|id| !in_flight.contains(id));
+        let due: Vec<_> = due.take(at_most).collect();
+        let flights = match due.is_empty() {
+            true => Vec::new(),
+            false => self.take(&mut database, due).await?,
+        };
+        // Under the same lock: what is edited now is either picked above or seen here.
+        let next = rows::next_due(&mut database, now).await?;
+        let pause = next.map(|due_at| Duration::from_millis((due_at - now).unsigned_abs()));
+        Ok(Picked { flights, pause })
+    }
+
+    async fn take(
+        &self,
+        database: &mut SqliteConnection,
+        due: Vec<OperationId>,
+    ) -> Result<Vec<Flight>, QueueError> {
+        let wall = self.wall();
+        let mut flights = Vec::new();
+        let mut transaction = begin(database).await?;
+        for id in due {
+            let Some((_, row)) = rows::find(&mut transaction, id).await? else {
+                continue;
+            };
+            if self.is_expired(&row, wall) {
+                outcome::failed(&mut transaction, &row, Cause::Expired, "", wall).await?;
+                continue;
+            }
+            if row.sent_at.is_none() {
+                sqlx::query("UPDATE operations SET sent_at = ? WHERE id = ?")
+                    .bind(wall)
+                    .bind(id.0)
+                    .execute(&mut *transaction)
+                    .await?;
+            }
+            flights.push(self.take_off(row));
+        }
+        transaction.commit().await?;
+        Ok(flights)
+    }
+
+    fn take_off(&self, row: Row) -> Flight {
+        let id = row.id;
+        self.shared.in_flight().insert(id);
+        Flight {
+            row,
+            _airborne: Airborne {
+                shared: Arc::clone(&self.shared),
+                id,
+            },
+        }
+    }
+
+    /// Whether the service may have forgotten that this operation ran.
+    fn is_expired(&self, row: &Row, wall: i64) -> bool {
+        let life = millis(self.shared.options.key_life);
+        row.sent_at
+            .is_some_and(|sent_at| wall.saturating_sub(sent_at) >= life)
+    }
+
+    async fn fly(self, flight: Flight) -> Result<(), QueueError> {
+        let row = &flight.row;
+        if row.attempts > 0 {
+            self.shared.sender.count_retry();
+        }
+        let sent = self.shared.sender.attempt(&row.operation, &row.key).await;
+        self.settle(row, sent).await
+    }
+
+    /// Writes down what came of an attempt.
+    async fn settle(&self, row: &Row, sent: Result<Sent, Failure>) -> Result<(), QueueError> {
+        let (now, wall) = (self.now(), self.wall());
+        let mut database = self.shared.database.lock().await;
+        let mut transaction = begin(&mut database).await?;
+        match sent {
+            Ok(sent) => {
+                outcome::done(&mut transaction, row.id, Some(&sent.reply), wall).await?;
+            }
+            Err(failure) if has_nothing_to_undo(row, &failure) => {
+                outcome::done(&mut transaction, row.id, failure.reply.as_deref(), wall).await?;
+            }
+            Err(Failure { cause, detail, .. }) if self.is_final(row, cause) => {
+                outcome::failed(&mut transaction, row, cause, &detail, wall).await?;
+            }
+            Err(failure) => {
+                let due_at = now.saturating_add(millis(self.delay(row, &failure)));
+                let Failure { cause, detail, .. } = failure;
+                outcome::later(&mut transaction, row, cause, &detail, due_at).await?;
+            }
+        }
+        outcome::sweep(&mut transaction, self.log_start()).await?;
+        transaction.commit().await?;
+        Ok(())
+    }
+
+    /// Whether to give up. A credential that is too old is renewed one day; only what the service
+    /// itself gets wrong again and again is given up for it.
+    fn is_final(&self, row: &Row, cause: Cause) -> bool {
+        let is_hopeful = cause.is_retryable() || cause == Cause::Unauthorised;
+        let is_last = row.failures + 1 >= self.shared.options.failures_max;
+        !is_hopeful || (cause == Cause::Failed && is_last)
+    }
+
+    /// Never nothing: another attempt is made in another moment.
+    fn delay(&self, row: &Row, failure: &Failure) -> Duration {
+        let entropy = &**self.shared.sender.own_entropy();
+        let delay = self
+            .shared
+            .backoff
+            .delay(failure, row.attempts + 1, entropy);
+        delay.clamp(Duration::from_millis(1), RETRY_AFTER_MAX)
+    }
+
+    /// The time, for what ends with this process.
+    fn now(&self) -> i64 {
+        millis(self.shared.sender.own_clock().now())
+    }
+}
+
+/// A compensation of something that is not there.
+fn has_nothing_to_undo(row: &Row, failure: &Failure) -> bool {
+    let gone = [StatusCode::NOT_FOUND, StatusCode::GONE];
+    let status = failure.reply.as_ref().map(|reply| reply.status);
+    row.group.is_some_and(|place| place.is_undo)
+        && status.is_some_and(|status| gone.contains(&status))
+}
+
+/// A panic of the application's own code, in signing, is its own again.
+fn landed(ended: Result<Result<(), QueueError>, JoinError>) -> Result<(), QueueError> {
+    match ended {
+        Ok(settled) => settled,
+        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+        Err(_cancelled) => Ok(()),
+    }
+}

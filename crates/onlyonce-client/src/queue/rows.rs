@@ -1,0 +1,281 @@
+//! The queue's rows: what is read from and written to the database, a function a statement.
+
+use bytes::Bytes;
+use http::header::HeaderName;
+use http::{HeaderMap, HeaderValue, Method};
+use onlyonce_core::{Key, KeyRule};
+use sqlx::sqlite::SqliteRow;
+use sqlx::{Row as _, SqliteConnection};
+
+use super::error::QueueError;
+use super::{OperationId, Status};
+use crate::cause::Cause;
+use crate::operation::Operation;
+
+/// An operation with what is known about it.
+pub(super) struct Row {
+    pub(super) id: OperationId,
+    pub(super) key: Key,
+    pub(super) operation: Operation,
+    pub(super) attempts: u32,
+    pub(super) failures: u32,
+    pub(super) sent_at: Option<i64>,
+    pub(super) group: Option<Place>,
+    pub(super) cause: Option<Cause>,
+    pub(super) detail: String,
+}
+
+/// Where an operation stands in a group.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    pub(super) group: i64,
+    pub(super) rank: i64,
+    pub(super) is_undo: bool,
+}
+
+/// A new row's state.
+#[derive(Clone, Copy)]
+pub(super) struct New<'a> {
+    pub(super) key: &'a Key,
+    pub(super) operation: &'a Operation,
+    pub(super) place: Option<Place>,
+    pub(super) now: i64,
+}
+
+pub(super) async fn insert(
+    connection: &mut SqliteConnection,
+    new: New<'_>,
+) -> Result<OperationId, QueueError> {
+    let New {
+        operation, place, ..
+    } = new;
+    let is_undo = place.is_some_and(|place| place.is_undo);
+    let inserted = sqlx::query(
+        "INSERT INTO operations (key, state, content, method, url, headers, body, bytes, group_id, \
+         rank, is_undo, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    )
+    .bind(new.key.expose())
+    .bind(if is_undo { "spare" } else { "waiting" })
+    .bind(operation.content().to_bytes().to_vec())
+    .bind(operation.method().as_str())
+    .bind(operation.url().as_str())
+    .bind(written(operation.headers()))
+    .bind(operation.bytes().as_ref())
+    .bind(size(operation))
+    .bind(place.map(|place| place.group))
+    .bind(place.map_or(0, |place| place.rank))
+    .bind(is_undo)
+    .bind(new.now)
+    .execute(connection)
+    .await?;
+    Ok(OperationId(inserted.last_insert_rowid()))
+}
+
+/// Puts another operation, under another key, in the place of one that is not done.
+pub(super) async fn replace(
+    connection: &mut SqliteConnection,
+    id: OperationId,
+    key: &Key,
+    operation: &Operation,
+) -> Result<(), QueueError> {
+    sqlx::query(
+        "UPDATE operations SET key = ?, state = 'waiting', content = ?, method = ?, url = ?, \
+         headers = ?, body = ?, bytes = ?, attempts = 0, failures = 0, due_at = 0, sent_at = NULL, \
+         ended_at = NULL, cause = NULL, detail = NULL WHERE id = ?",
+    )
+    .bind(key.expose())
+    .bind(operation.content().to_bytes().to_vec())
+    .bind(operation.method().as_str())
+    .bind(operation.url().as_str())
+    .bind(written(operation.headers()))
+    .bind(operation.bytes().as_ref())
+    .bind(size(operation))
+    .bind(id.0)
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// Operations that may be sent now, the oldest first. One of a group waits for those before it.
+pub(super) async fn due(
+    connection: &mut SqliteConnection,
+    now: i64,
+    at_most: usize,
+) -> Result<Vec<OperationId>, QueueError> {
+    let ids: Vec<i64> = sqlx::query_scalar(
+        "SELECT id FROM operations AS it WHERE state = 'waiting' AND due_at <= ? AND (group_id IS \
+         NULL OR NOT EXISTS (SELECT 1 FROM operations AS before WHERE before.group_id = it.group_id \
+         AND before.rank < it.rank AND (before.state = 'waiting' OR (before.state = 'failed' AND \
+         before.is_undo = 1)))) ORDER BY id LIMIT ?",
+    )
+    .bind(now)
+    .bind(i64::try_from(at_most).unwrap_or(i64::MAX))
+    .fetch_all(connection)
+    .await?;
+    Ok(ids.into_iter().map(OperationId).collect())
+}
+
+/// When the next operation that still waits may be sent.
+pub(super) async fn next_due(
+    connection: &mut SqliteConnection,
+    now: i64,
+) -> Result<Option<i64>, QueueError> {
+    let next = sqlx::query_scalar(
+        "SELECT MIN(due_at) FROM operations WHERE state = 'waiting' AND due_at > ?",
+    );
+    Ok(next.bind(now).fetch_one(connection).await?)
+}
+
+pub(super) async fn find(
+    connection: &mut SqliteConnection,
+    id: OperationId,
+) -> Result<Option<(String, Row)>, QueueError> {
+    let found = sqlx::query("SELECT * FROM operations WHERE id = ? AND state <> 'done'");
+    let found = found.bind(id.0).fetch_optional(connection).await?;
+    found
+        .map(|row| Ok((row.try_get("state")?, read(&row)?)))
+        .transpose()
+}
+
+pub(super) async fn failed(
+    connection: &mut SqliteConnection,
+    at_most: u32,
+) -> Result<Vec<Row>, QueueError> {
+    let found = sqlx::query("SELECT * FROM operations WHERE state = 'failed' ORDER BY id LIMIT ?");
+    let rows = found.bind(at_most).fetch_all(connection).await?;
+    rows.iter().map(read).collect()
+}
+
+pub(super) async fn status(
+    connection: &mut SqliteConnection,
+    id: OperationId,
+) -> Result<Option<Status>, QueueError> {
+    let found = sqlx::query(
+        "SELECT state, attempts, cause, detail, status, answer FROM operations WHERE id = ?",
+    );
+    let Some(row) = found.bind(id.0).fetch_optional(connection).await? else {
+        return Ok(None);
+    };
+    let cause: Option<String> = row.try_get("cause")?;
+    let cause = cause.as_deref().and_then(Cause::named);
+    let state: String = row.try_get("state")?;
+    let attempts = row.try_get("attempts")?;
+    Ok(Some(match state.as_str() {
+        "done" => Status::Done {
+            status: row.try_get("status")?,
+            answer: row
+                .try_get::<Option<Vec<u8>>, _>("answer")?
+                .map(Bytes::from),
+        },
+        "failed" => Status::Failed {
+            cause: cause.ok_or_else(|| damaged(id.0, "its cause"))?,
+            detail: row
+                .try_get::<Option<String>, _>("detail")?
+                .unwrap_or_default(),
+            attempts,
+        },
+        "spare" => Status::Spare,
+        _ => Status::Waiting { attempts, cause },
+    }))
+}
+
+/// The operation of this key, whatever became of it, and what it means.
+pub(super) async fn by_key(
+    connection: &mut SqliteConnection,
+    key: &Key,
+) -> Result<Option<(OperationId, String, Vec<u8>)>, QueueError> {
+    let found = sqlx::query_as("SELECT id, state, content FROM operations WHERE key = ?");
+    let found: Option<(i64, String, Vec<u8>)> =
+        found.bind(key.expose()).fetch_optional(connection).await?;
+    Ok(found.map(|(id, state, content)| (OperationId(id), state, content)))
+}
+
+/// The newest operation that means the same.
+pub(super) async fn by_content(
+    connection: &mut SqliteConnection,
+    operation: &Operation,
+) -> Result<Option<OperationId>, QueueError> {
+    let found = sqlx::query_scalar(
+        "SELECT id FROM operations WHERE content = ? AND is_undo = 0 ORDER BY id DESC LIMIT 1",
+    );
+    let content = operation.content().to_bytes().to_vec();
+    let found = found.bind(content).fetch_optional(connection).await?;
+    Ok(found.map(OperationId))
+}
+
+/// How many operations are not done, and their bytes.
+pub(super) async fn held(connection: &mut SqliteConnection) -> Result<(i64, i64), QueueError> {
+    let held = sqlx::query_as(
+        "SELECT COUNT(*), COALESCE(SUM(bytes), 0) FROM operations \
+         WHERE state IN ('waiting', 'spare', 'failed')",
+    );
+    Ok(held.fetch_one(connection).await?)
+}
+
+/// What a row takes on disk, about.
+pub(super) fn size(operation: &Operation) -> i64 {
+    let headers = operation.headers().iter();
+    let headers: usize = headers
+        .map(|(name, value)| name.as_str().len() + value.len())
+        .sum();
+    let bytes = operation.url().as_str().len() + headers + operation.bytes().len();
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}
+
+fn read(row: &SqliteRow) -> Result<Row, QueueError> {
+    let id: i64 = row.try_get("id")?;
+    let key: String = row.try_get("key")?;
+    let group: Option<i64> = row.try_get("group_id")?;
+    let place = |group| {
+        Ok::<_, QueueError>(Place {
+            group,
+            rank: row.try_get("rank")?,
+            is_undo: row.try_get("is_undo")?,
+        })
+    };
+    let cause: Option<String> = row.try_get("cause")?;
+    Ok(Row {
+        id: OperationId(id),
+        key: Key::new(&key, &KeyRule::any()).map_err(|why| damaged(id, why))?,
+        operation: operation(row, id)?,
+        attempts: row.try_get("attempts")?,
+        failures: row.try_get("failures")?,
+        sent_at: row.try_get("sent_at")?,
+        group: group.map(place).transpose()?,
+        cause: cause.as_deref().and_then(Cause::named),
+        detail: row
+            .try_get::<Option<String>, _>("detail")?
+            .unwrap_or_default(),
+    })
+}
+
+fn operation(row: &SqliteRow, id: i64) -> Result<Operation, QueueError> {
+    let method: String = row.try_get("method")?;
+    let method = Method::from_bytes(method.as_bytes()).map_err(|why| damaged(id, why))?;
+    let url: String = row.try_get("url")?;
+    let headers: String = row.try_get("headers")?;
+    let lines: Vec<(String, String)> =
+        serde_json::from_str(&headers).map_err(|why| damaged(id, why))?;
+    let mut headers = HeaderMap::new();
+    for (name, value) in lines {
+        let name = HeaderName::from_bytes(name.as_bytes()).map_err(|why| damaged(id, why))?;
+        let value = HeaderValue::from_str(&value).map_err(|why| damaged(id, why))?;
+        headers.insert(name, value);
+    }
+    let body: Vec<u8> = row.try_get("body")?;
+    Operation::kept(method, &url, headers, body.into()).map_err(|why| damaged(id, why))
+}
+
+/// Headers of an operation are text: they were made of it.
+fn written(headers: &HeaderMap) -> String {
+    let lines: Vec<(&str, &str)> = headers
+        .iter()
+        .filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)))
+        .collect();
+    serde_json::to_string(&lines).expect("pairs of text are JSON")
+}
+
+fn damaged(id: i64, what: impl ToString) -> QueueError {
+    let what = what.to_string();
+    QueueError::Damaged { id, what }
+}

@@ -1,0 +1,11 @@
+//! The client's behaviour, against real services and against scripts of what a network does.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod chaos;
+mod durability;
+mod groups;
+mod profiles;
+mod queue;
+mod sender;
+mod support;
