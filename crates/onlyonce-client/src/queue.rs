@@ -70,8 +70,8 @@ pub struct QueueOptions {
     pub bytes_max: u64,
     /// How long the success log remembers what is done.
     pub log_for: Duration,
-    /// How long a service remembers a key, at least. An operation that may have run longer ago is
-    /// not sent again: it fails as [`Cause::Expired`].
+    /// How long a service remembers a key, at least. An operation that may have run that long ago,
+    /// less the time of an attempt, is not sent again: it fails as [`Cause::Expired`].
     pub key_life: Duration,
     /// How often the service may fail on its own account before the operation fails for good. Being
     /// offline, overload and lost answers do not count: the key's life bounds those.

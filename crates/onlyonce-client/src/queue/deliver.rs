@@ -170,11 +170,15 @@ impl Queue {
         }
     }
 
-    /// Whether the service may have forgotten that this operation ran.
+    /// Whether the service may have forgotten that this operation ran, or would before an attempt
+    /// of now can have reached it.
     fn is_expired(&self, row: &Row, wall: i64) -> bool {
         let life = millis(self.shared.options.key_life);
-        row.sent_at
-            .is_some_and(|sent_at| wall.saturating_sub(sent_at) >= life)
+        let on_the_way = millis(self.shared.sender.own_retry().attempt_timeout);
+        row.sent_at.is_some_and(|sent_at| {
+            let age = wall.saturating_sub(sent_at);
+            age.saturating_add(on_the_way) >= life
+        })
     }
 
     async fn fly(self, flight: Flight) -> Result<(), QueueError> {

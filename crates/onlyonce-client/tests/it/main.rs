@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod chaos;
+mod documents;
 mod durability;
 mod groups;
 mod profiles;

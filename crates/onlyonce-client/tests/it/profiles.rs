@@ -15,7 +15,7 @@ use tokio::sync::Semaphore;
 use crate::support::serve;
 
 /// `/quick` answers, `/slow` only when the gate opens, `/long` with a long answer.
-async fn start(policy: Policy) -> (String, Arc<Semaphore>) {
+pub(crate) async fn start(policy: Policy) -> (String, Arc<Semaphore>) {
     let gate = Arc::new(Semaphore::new(0));
     let held = Arc::clone(&gate);
     let slow = async move || {
