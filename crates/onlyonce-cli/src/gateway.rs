@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use onlyonce_gateway::{Config, Gateway, config};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::said::{failed, say};
 
@@ -66,6 +66,11 @@ pub async fn run(args: &Args) -> ExitCode {
         Ok(config) => config,
         Err(error) => return failed(&error),
     };
+    // Before anyone knows that it runs: without a handler, a signal would end it.
+    let signals = match Signals::handled() {
+        Ok(signals) => signals,
+        Err(error) => return failed(&error),
+    };
     let gateway = match Gateway::start(&config).await {
         Ok(gateway) => gateway,
         Err(error) => return failed(&error),
@@ -75,10 +80,8 @@ pub async fn run(args: &Args) -> ExitCode {
         gateway.address(),
         gateway.admin_address()
     ));
-    match stopped(args, &gateway).await {
-        Ok(()) => {}
-        Err(error) => return failed(&error),
-    }
+    warn(&config);
+    signals.stopped(args, &gateway).await;
     say(format_args!("stopping: running requests may end"));
     match gateway.drain().await {
         0 => ExitCode::SUCCESS,
@@ -89,20 +92,47 @@ pub async fn run(args: &Args) -> ExitCode {
     }
 }
 
-/// Reloads when asked to; returns when it is time to stop.
-async fn stopped(args: &Args, gateway: &Gateway) -> std::io::Result<()> {
-    let mut reload = signal(SignalKind::hangup())?;
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    loop {
-        tokio::select! {
-            _ = terminate.recv() => return Ok(()),
-            _ = interrupt.recv() => return Ok(()),
-            _ = reload.recv() => {
-                match args.load().and_then(|config| gateway.reload(&config)) {
-                    Ok(()) => say(format_args!("settings read again")),
-                    Err(error) => say(format_args!("the old settings stay: {error}")),
+/// What an operator should know of these settings.
+fn warn(config: &Config) {
+    for warning in config::warnings(config) {
+        say(format_args!("warning: {warning}"));
+    }
+}
+
+/// What an operator may send.
+struct Signals {
+    reload: Signal,
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn handled() -> std::io::Result<Self> {
+        Ok(Self {
+            reload: signal(SignalKind::hangup())?,
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    /// Reloads when asked to; returns when it is time to stop.
+    async fn stopped(mut self, args: &Args, gateway: &Gateway) {
+        loop {
+            tokio::select! {
+                _ = self.terminate.recv() => return,
+                _ = self.interrupt.recv() => return,
+                _ = self.reload.recv() => {}
+            }
+            let reloaded = args.load().and_then(|config| {
+                gateway.reload(&config)?;
+                Ok(config)
+            });
+            match reloaded {
+                Ok(config) => {
+                    say(format_args!("settings read again"));
+                    warn(&config);
                 }
+                Err(error) => say(format_args!("the old settings stay: {error}")),
             }
         }
     }

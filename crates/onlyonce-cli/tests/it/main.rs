@@ -8,6 +8,7 @@
 
 mod demo;
 mod flaws;
+mod gateways;
 mod https;
 mod indistinct;
 mod operators;

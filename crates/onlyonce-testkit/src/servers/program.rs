@@ -31,8 +31,12 @@ pub(super) const MARIADB_INSTALL: Program = Program::new("mariadb-install-db", "
 pub(super) const MARIADBD: Program = Program::new("mariadbd", "mariadb-server");
 pub(super) const MARIADB: Program = Program::new("mariadb", "mariadb-server");
 pub(super) const PGBOUNCER: Program = Program::new("pgbouncer", "pgbouncer");
+// What tests of the gateway put behind it and in front of it.
+const NGINX: Program = Program::new("nginx", "nginx");
+const PYTHON: Program = Program::new("python3", "python3");
+const CURL: Program = Program::new("curl", "curl");
 
-const ALL: [Program; 10] = [
+const ALL: [Program; 13] = [
     REDIS_SERVER,
     REDIS_CLI,
     REDIS_SENTINEL,
@@ -43,6 +47,9 @@ const ALL: [Program; 10] = [
     MARIADBD,
     MARIADB,
     PGBOUNCER,
+    NGINX,
+    PYTHON,
+    CURL,
 ];
 
 impl Program {
