@@ -29,6 +29,7 @@ mod flight;
 pub mod job;
 mod once;
 mod renew;
+mod rotate;
 mod secret;
 mod sweep;
 mod tally;
@@ -36,6 +37,7 @@ mod tally;
 pub use self::call::{Answer, Call, Outcome, Replay, Verdict, Who};
 pub use self::execution::Execution;
 pub use self::finish::Held;
+pub use self::secret::FormerSecret;
 
 use self::flight::Flights;
 use self::renew::Renewals;
@@ -58,6 +60,8 @@ struct Inner {
     entropy: Arc<dyn Entropy>,
     subscribers: Vec<Arc<dyn Subscriber>>,
     secret: SlotSecret,
+    /// The same store under the former secret, while the secret is rotated.
+    former: Option<Engine>,
     holder: Arc<str>,
     namespace: Arc<str>,
     flights: Flights,
@@ -105,6 +109,11 @@ pub enum OpenError {
     /// What the store keeps as the secret cannot be read.
     #[error("the slot secret kept in the store cannot be read: configure the secret instead")]
     SecretUnreadable,
+    /// The secret was rotated away: records are addressed by its successor now.
+    #[error(
+        "the slot secret was rotated, and this process has only the former one: configure the new one"
+    )]
+    SecretRotated,
     /// A store without an operators' side cannot agree on a secret.
     #[error("this store cannot keep the slot secret: configure one with `Builder::secret`")]
     SecretMissing,
@@ -117,6 +126,7 @@ pub struct Builder {
     entropy: Arc<dyn Entropy>,
     subscribers: Vec<Arc<dyn Subscriber>>,
     secret: Option<SlotSecret>,
+    former: Option<FormerSecret>,
     holder: Option<Arc<str>>,
     namespace: Arc<str>,
     sweep_every: Duration,
@@ -127,6 +137,15 @@ impl Builder {
     #[must_use]
     pub fn secret(mut self, secret: SlotSecret) -> Self {
         self.secret = Some(secret);
+        self
+    }
+
+    /// Rotates from `former` to the configured secret: calls are claimed and stored under both, so
+    /// that processes with either one, or both, find each other's records. After one maximum
+    /// retention with every process like this, start them with the new one alone.
+    #[must_use]
+    pub fn rotate_from(mut self, former: FormerSecret) -> Self {
+        self.former = Some(former);
         self
     }
 
@@ -174,15 +193,52 @@ impl Builder {
 
     /// Agrees with the store on the slot secret, and starts the engine.
     pub async fn open(self) -> Result<Engine, OpenError> {
-        let secret = secret::agree(&*self.store, self.secret, &*self.entropy).await?;
+        let agreed = secret::agree(&*self.store, self.secret, self.former, &*self.entropy).await?;
         let holder = self.holder.unwrap_or_else(|| random_name(&*self.entropy));
+        let part = Part {
+            store: self.store,
+            clock: self.clock,
+            entropy: self.entropy,
+            holder,
+            namespace: self.namespace,
+        };
+        let former = agreed.former.map(|secret| {
+            let former = part.clone().engine(secret, Vec::new(), None);
+            renew::start(&former.inner);
+            former
+        });
+        let engine = part.engine(agreed.secret, self.subscribers, former);
+        renew::start(&engine.inner);
+        sweep::start(&engine.inner, self.sweep_every);
+        Ok(engine)
+    }
+}
+
+/// What an engine shares with the one under the former secret.
+#[derive(Clone)]
+struct Part {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    entropy: Arc<dyn Entropy>,
+    holder: Arc<str>,
+    namespace: Arc<str>,
+}
+
+impl Part {
+    fn engine(
+        self,
+        secret: SlotSecret,
+        subscribers: Vec<Arc<dyn Subscriber>>,
+        former: Option<Engine>,
+    ) -> Engine {
         let inner = Arc::new(Inner {
             store: self.store,
             clock: self.clock,
             entropy: self.entropy,
-            subscribers: self.subscribers,
+            subscribers,
             secret,
-            holder,
+            former,
+            holder: self.holder,
             namespace: self.namespace,
             flights: Flights::default(),
             renewals: Renewals::default(),
@@ -192,9 +248,7 @@ impl Builder {
             closing: AtomicBool::new(false),
             closed: Notify::new(),
         });
-        renew::start(&inner);
-        sweep::start(&inner, self.sweep_every);
-        Ok(Engine { inner })
+        Engine { inner }
     }
 }
 
@@ -218,6 +272,7 @@ impl Engine {
             entropy: Arc::new(OsEntropy::new()),
             subscribers: vec![Arc::new(TracingSubscriber)],
             secret: None,
+            former: None,
             holder: None,
             namespace: "".into(),
             sweep_every: sweep::SWEEP_EVERY,
@@ -275,7 +330,15 @@ impl Engine {
     /// Whether this call's slot holds a live record: then its key is not a new one.
     pub async fn is_known(&self, call: &Call) -> Result<bool, StoreError> {
         match self.inner.store.operate() {
-            Some(operate) => Ok(operate.get(&call.slot).await?.is_some()),
+            Some(operate) => {
+                let former = call.former.as_ref().map(|former| former.slot);
+                for slot in former.into_iter().chain([call.slot]) {
+                    if operate.get(&slot).await?.is_some() {
+                        return Ok(true);
+                    }
+                }
+                Ok(false)
+            }
             None => Ok(false),
         }
     }
@@ -289,11 +352,20 @@ impl Engine {
     /// Stops taking calls, gives back what never started, waits for running handlers and pending
     /// completions at most `grace`; says how many were still running then.
     pub async fn shutdown(&self, grace: Duration) -> usize {
-        self.inner.closing.store(true, Ordering::SeqCst);
-        self.inner.closed.notify_waiters();
-        let idle = self.inner.flights.idle();
+        let engines = [self.former(), Some(self)];
+        for engine in engines.into_iter().flatten() {
+            engine.inner.closing.store(true, Ordering::SeqCst);
+            engine.inner.closed.notify_waiters();
+        }
+        let idle = async {
+            for engine in engines.into_iter().flatten() {
+                engine.inner.flights.idle().await;
+            }
+        };
         let _ = tokio::time::timeout(grace, idle).await;
-        self.flush_replays().await;
+        for engine in engines.into_iter().flatten() {
+            engine.flush_replays().await;
+        }
         self.inner.flights.len()
     }
 

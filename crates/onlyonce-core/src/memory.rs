@@ -279,4 +279,8 @@ impl Operate for MemoryStore {
             .or_insert_with(|| offer.to_vec())
             .clone())
     }
+
+    async fn agreed(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        Ok(lock(&self.agreed).get(name).cloned())
+    }
 }

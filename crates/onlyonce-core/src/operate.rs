@@ -54,6 +54,13 @@ pub trait Operate: Send + Sync {
     /// Agrees on a value under `name` with everyone who uses this store: the first offer is
     /// kept, and everyone gets that one.
     async fn agree(&self, name: &str, offer: &[u8]) -> Result<Vec<u8>, StoreError>;
+
+    /// What was agreed on under `name`, if anything was; offers nothing. On a store that cannot
+    /// say, a slot secret cannot be rotated to its end.
+    async fn agreed(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        let _ = name;
+        Ok(None)
+    }
 }
 
 /// Which records to list. Empty lets all through.

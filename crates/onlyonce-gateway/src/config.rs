@@ -51,6 +51,10 @@ pub struct Config {
     pub instance: Option<String>,
     /// A file with the slot secret as 64 hex digits. Default: the store keeps one.
     pub secret_file: Option<PathBuf>,
+    /// A file with the slot secret before that one, or `store` for the one the store keeps: records
+    /// are then found and stored under both. To rotate, start every gateway with both; after the
+    /// longest `ttl`, with `secret_file` alone.
+    pub former_secret_file: Option<PathBuf>,
     /// How long SIGTERM waits for running requests. Default `30s`.
     pub drain: Option<Span>,
     /// TLS towards clients. Default: plain HTTP. The files are read again on SIGHUP.

@@ -2,11 +2,13 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use onlyonce_core::{Engine, SlotSecret, engine};
+use onlyonce_core::engine::{self, FormerSecret};
+use onlyonce_core::{Engine, SlotSecret};
 use onlyonce_stores::OpenError;
 use onlyonce_tower::Allowance;
 use thiserror::Error;
@@ -24,6 +26,8 @@ use crate::tls::Acceptor;
 const LISTEN: &str = "127.0.0.1:8080";
 const ADMIN: &str = "127.0.0.1:9090";
 const STORE: &str = "file:./onlyonce-data";
+/// Names the secret that the store keeps, in place of a file.
+const KEPT: &str = "store";
 /// Shorter tokens can be guessed.
 const ADMIN_TOKEN_BYTES_MIN: usize = 16;
 const DRAIN: Duration = Duration::from_secs(30);
@@ -153,8 +157,7 @@ fn only_at_start(old: &Config, new: &Config) -> Option<&'static str> {
             [$((stringify!($field), old.$field != new.$field)),+]
         };
     }
-    let fields =
-        differing!(listen admin admin_token_file store namespace instance secret_file drain);
+    let fields = differing!(listen admin admin_token_file store namespace instance secret_file former_secret_file drain);
     let of_clients = [
         ("tls", old.tls.is_some() != new.tls.is_some()),
         (
@@ -184,19 +187,23 @@ async fn open_engine(config: &Config, events: &Arc<Events>) -> Result<Engine, St
     if let Some(instance) = &config.instance {
         builder = builder.instance(instance);
     }
-    if let Some(secret) = secret(config)? {
-        builder = builder.secret(secret);
+    if let Some(path) = &config.secret_file {
+        builder = builder.secret(secret(path)?);
+    }
+    match &config.former_secret_file {
+        Some(path) if path.as_os_str() == KEPT => {
+            builder = builder.rotate_from(FormerSecret::Kept);
+        }
+        Some(path) => builder = builder.rotate_from(FormerSecret::Given(secret(path)?)),
+        None => {}
     }
     Ok(builder.open().await?)
 }
 
-fn secret(config: &Config) -> Result<Option<SlotSecret>, ConfigError> {
-    let Some(path) = &config.secret_file else {
-        return Ok(None);
-    };
+fn secret(path: &Path) -> Result<SlotSecret, ConfigError> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| ConfigError::new(path.display(), format!("cannot be read: {error}")))?;
-    SlotSecret::from_hex(text.trim()).map(Some).ok_or_else(|| {
+    SlotSecret::from_hex(text.trim()).ok_or_else(|| {
         let why = "is not 64 hex digits: make one with `openssl rand -hex 32`";
         ConfigError::new(path.display(), why)
     })

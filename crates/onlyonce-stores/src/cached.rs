@@ -261,4 +261,8 @@ impl Operate for Cached {
     async fn agree(&self, name: &str, offer: &[u8]) -> Result<Vec<u8>, StoreError> {
         operators(&*self.inner, NAME)?.agree(name, offer).await
     }
+
+    async fn agreed(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        operators(&*self.inner, NAME)?.agreed(name).await
+    }
 }

@@ -232,6 +232,12 @@ macro_rules! around_every_call {
                     let call = || inside.agree(name, offer);
                     self.around(Operation::Agree, call).await
                 }
+
+                async fn agreed(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
+                    let inside = operators(&*self.inner, $name)?;
+                    let call = || inside.agreed(name);
+                    self.around(Operation::Agree, call).await
+                }
             }
         };
     };

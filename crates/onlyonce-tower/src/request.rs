@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, request};
 use onlyonce_core::engine::{Call, Who};
 use onlyonce_core::fingerprint::{RequestParts, derive_key};
 use onlyonce_core::policy::{HttpRules, KeyNeed, Policy};
-use onlyonce_core::{Key, KeyError, Reason, Refusal};
+use onlyonce_core::{Engine, Key, KeyError, Reason, Refusal};
 use serde_json::value::RawValue;
 
 use crate::layer::Settings;
@@ -177,6 +177,8 @@ fn key_in_body(body: &[u8], policy: &Policy) -> Result<Option<Key>, KeyError> {
         .transpose()
 }
 
+/// The call, and who asks, where that is counted. While the secret is rotated it comes with the same
+/// call under the former one.
 fn call(
     parts: &request::Parts,
     covered: &Covered,
@@ -184,7 +186,23 @@ fn call(
     body: &[u8],
     settings: &Settings,
 ) -> Result<(Call, Option<Asker>), Refusal> {
-    let Settings { engine, policy, .. } = settings;
+    let under = |engine: &Engine| call_under(engine, parts, covered, key, body, settings);
+    let (call, asker) = under(&settings.engine)?;
+    match settings.engine.former() {
+        Some(former) => Ok((call.after(under(former)?.0), asker)),
+        None => Ok((call, asker)),
+    }
+}
+
+fn call_under(
+    engine: &Engine,
+    parts: &request::Parts,
+    covered: &Covered,
+    key: &Key,
+    body: &[u8],
+    settings: &Settings,
+) -> Result<(Call, Option<Asker>), Refusal> {
+    let policy = &settings.policy;
     let uri = origin::uri(&parts.uri, &parts.extensions);
     let mut scoped = settings.scope.read(
         &Subject {

@@ -25,6 +25,8 @@ pub struct Call {
     pub(super) policy: Arc<Policy>,
     pub(super) keep_for: Duration,
     pub(super) meta: Arc<Meta>,
+    /// The same under the former secret, while the secret is rotated.
+    pub(super) former: Option<Arc<Call>>,
 }
 
 /// Who calls, and what: for people, and for telling unverified credentials apart.
@@ -78,6 +80,7 @@ impl Call {
             policy: Arc::clone(policy),
             keep_for: policy.keep_for,
             meta: Arc::new(meta),
+            former: None,
         }
     }
 
@@ -85,6 +88,13 @@ impl Call {
     #[must_use]
     pub fn keep_for(mut self, keep_for: Duration) -> Self {
         self.keep_for = keep_for;
+        self
+    }
+
+    /// The same call as [`Engine::former`](crate::Engine::former) makes it: claimed before this one.
+    #[must_use]
+    pub fn after(mut self, former: Self) -> Self {
+        self.former = Some(Arc::new(former));
         self
     }
 

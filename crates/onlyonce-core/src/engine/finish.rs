@@ -31,12 +31,19 @@ pub struct Held {
     pub(super) execution: Execution,
     /// Taken by `finish`; whoever drops the rest has not finished.
     pub(super) flight: Option<FlightGuard>,
+    /// The claim under the former secret, while the secret is rotated.
+    pub(super) within: Option<Box<Held>>,
 }
 
 impl Held {
     /// What the handler may know and say.
     pub fn execution(&self) -> &Execution {
         &self.execution
+    }
+
+    pub(super) fn within(mut self, outer: Self) -> Self {
+        self.within = Some(Box::new(outer));
+        self
     }
 }
 
@@ -63,6 +70,9 @@ impl Engine {
             let answer = settling.await;
             let answer = flight.end(answer);
             engine.report(&held.call, &answer, false);
+            if let Some(outer) = held.within.take() {
+                outer.end_like(&answer).await;
+            }
             Some(answer)
         });
         let unknown = || Answer::Refused(Refusal::new(Reason::OutcomeUnknown));

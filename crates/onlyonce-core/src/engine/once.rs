@@ -35,6 +35,17 @@ impl Engine {
         F: Future<Output = Outcome> + Send + 'static,
     {
         let call = call.into();
+        match self.rotating(&call) {
+            None => self.once_here(call, work).await,
+            Some(before) => Box::pin(self.once_in_both(before, call, boxed(work))).await,
+        }
+    }
+
+    pub(super) async fn once_here<W, F>(&self, call: Arc<Call>, work: W) -> Answer
+    where
+        W: FnOnce(Execution) -> F + Send + 'static,
+        F: Future<Output = Outcome> + Send + 'static,
+    {
         let mut patience = Patience::default();
         let guard = loop {
             match self.inner.flights.join(&call, self.clone()) {
@@ -72,6 +83,13 @@ impl Engine {
     /// Claims the slot for a caller who runs the work by hand.
     pub async fn begin(&self, call: impl Into<Arc<Call>>) -> Verdict {
         let call = call.into();
+        match self.rotating(&call) {
+            None => self.begin_here(call).await,
+            Some(before) => Box::pin(self.begin_both(before, call)).await,
+        }
+    }
+
+    pub(super) async fn begin_here(&self, call: Arc<Call>) -> Verdict {
         let mut patience = Patience::default();
         loop {
             match self.inner.flights.join(&call, self.clone()) {
@@ -98,6 +116,7 @@ impl Engine {
             call,
             execution,
             flight: Some(flight),
+            within: None,
         })
     }
 
@@ -372,7 +391,7 @@ impl Patience {
 struct TimedOut;
 
 /// The work, boxed: flights of any work are one type, and small to move.
-type Work = Box<dyn FnOnce(Execution) -> BoxFuture<'static, Outcome> + Send>;
+pub(super) type Work = Box<dyn FnOnce(Execution) -> BoxFuture<'static, Outcome> + Send>;
 
 /// The outer block is what catches a panic of `work` itself, before its first await.
 fn boxed<W, F>(work: W) -> Work

@@ -1,53 +1,187 @@
 //! Agreement on the slot secret: configured, or created once in the store by whoever comes first.
 //! Processes that disagree would not find each other's records, so a mismatch refuses to start.
+//!
+//! A secret is rotated in two steps. First every process is started with both, the new one and the
+//! one before it: the store then remembers which follows which. One maximum retention later every
+//! process is started with the new one alone; from the first of these on, the old one alone is
+//! refused.
 
-use sha2::{Digest, Sha256};
+use sha2::{Digest as _, Sha256};
 
 use crate::entropy::Entropy;
-use crate::slot::SlotSecret;
+use crate::operate::Operate;
+use crate::slot::{Hex, SlotSecret};
 use crate::store::Store;
 
 use super::OpenError;
 
-const NAME: &str = "slot-secret";
+const FIRST: &str = "slot-secret";
+/// Followed by the digest of a secret: which one comes after it.
+const AFTER: &str = "slot-secret-after-";
+/// Followed by the digest of a secret: nobody starts with it alone any more.
+const ENDED: &str = "slot-secret-ended-";
 /// The store keeps the secret itself.
 const KEPT: u8 = b'S';
 /// The secret is configured; the store keeps only a digest, to notice another one.
 const CONFIGURED: u8 = b'C';
+/// More rotations than anyone lives to see; a store that answers nonsense ends here.
+const ROTATIONS_MAX: usize = 10_000;
+
+/// The slot secret before the one in force, while it is being rotated.
+#[derive(Clone, Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "made once, before an engine opens"
+)]
+pub enum FormerSecret {
+    /// This one.
+    Given(SlotSecret),
+    /// The one that the store keeps.
+    Kept,
+}
+
+/// What an engine addresses records by.
+pub(super) struct Agreed {
+    pub(super) secret: SlotSecret,
+    pub(super) former: Option<SlotSecret>,
+}
+
+type Digest = [u8; 32];
 
 pub(super) async fn agree(
     store: &dyn Store,
     configured: Option<SlotSecret>,
+    former: Option<FormerSecret>,
     entropy: &dyn Entropy,
-) -> Result<SlotSecret, OpenError> {
+) -> Result<Agreed, OpenError> {
     let Some(operate) = store.operate() else {
-        return configured.ok_or(OpenError::SecretMissing);
+        let secret = configured.ok_or(OpenError::SecretMissing)?;
+        let former = match former {
+            Some(FormerSecret::Given(former)) => Some(former),
+            Some(FormerSecret::Kept) => return Err(OpenError::SecretMissing),
+            None => None,
+        };
+        return Ok(Agreed { secret, former });
     };
-    let offer = match &configured {
-        Some(secret) => tagged(CONFIGURED, &digest(secret)),
-        None => tagged(KEPT, SlotSecret::generate(entropy).expose()),
-    };
-    let agreed = operate.agree(NAME, &offer).await?;
-    match (agreed.split_first(), configured) {
-        (Some((&KEPT, kept)), configured) => {
-            let kept: [u8; SlotSecret::BYTES] =
-                kept.try_into().map_err(|_| OpenError::SecretUnreadable)?;
-            match configured {
-                Some(secret) if *secret.expose() != kept => Err(OpenError::SecretMismatch),
-                _ => Ok(SlotSecret::from_bytes(kept)),
-            }
+    match (configured, former) {
+        (None, Some(_)) => Err(OpenError::SecretMissing),
+        (None, None) => kept(operate, entropy).await,
+        (Some(secret), None) => alone(operate, secret).await,
+        (Some(secret), Some(former)) => rotating(operate, secret, former).await,
+    }
+}
+
+/// No secret is configured: the store keeps one.
+async fn kept(operate: &dyn Operate, entropy: &dyn Entropy) -> Result<Agreed, OpenError> {
+    let offer = tagged(KEPT, SlotSecret::generate(entropy).expose());
+    let first = operate.agree(FIRST, &offer).await?;
+    let (_, secret) = read(&first)?;
+    let secret = secret.ok_or(OpenError::SecretMismatch)?;
+    in_force(operate, &digest(&secret)).await?;
+    Ok(Agreed {
+        secret,
+        former: None,
+    })
+}
+
+/// The configured secret must be the first, or one that a rotation has led to, which ends here.
+async fn alone(operate: &dyn Operate, secret: SlotSecret) -> Result<Agreed, OpenError> {
+    let own = digest(&secret);
+    let first = operate.agree(FIRST, &tagged(CONFIGURED, &own)).await?;
+    let before = find(operate, read(&first)?.0, &own).await?;
+    in_force(operate, &own).await?;
+    if let Some(before) = before {
+        operate.agree(&named(ENDED, &before), b"").await?;
+    }
+    Ok(Agreed {
+        secret,
+        former: None,
+    })
+}
+
+/// Both are configured: from now on the new one follows the old one.
+async fn rotating(
+    operate: &dyn Operate,
+    secret: SlotSecret,
+    former: FormerSecret,
+) -> Result<Agreed, OpenError> {
+    let first = match &former {
+        FormerSecret::Given(former) => {
+            let offer = tagged(CONFIGURED, &digest(former));
+            operate.agree(FIRST, &offer).await?
         }
-        (Some((&CONFIGURED, kept)), Some(secret)) if kept == digest(&secret) => Ok(secret),
-        (Some((&CONFIGURED, _)), _) => Err(OpenError::SecretMismatch),
+        FormerSecret::Kept => {
+            let first = operate.agreed(FIRST).await?;
+            first.ok_or(OpenError::SecretMismatch)?
+        }
+    };
+    let (first, kept) = read(&first)?;
+    let former = match former {
+        FormerSecret::Given(former) => former,
+        FormerSecret::Kept => kept.ok_or(OpenError::SecretMismatch)?,
+    };
+    let (own, before) = (digest(&secret), digest(&former));
+    find(operate, first, &before).await?;
+    let offer = tagged(CONFIGURED, &own);
+    let after = operate.agree(&named(AFTER, &before), &offer).await?;
+    if after != offer || own == before {
+        return Err(OpenError::SecretMismatch);
+    }
+    in_force(operate, &own).await?;
+    Ok(Agreed {
+        secret,
+        former: Some(former),
+    })
+}
+
+/// Follows the rotations from `at` to `wanted`; gives the one before it, if there is one.
+async fn find(
+    operate: &dyn Operate,
+    mut at: Digest,
+    wanted: &Digest,
+) -> Result<Option<Digest>, OpenError> {
+    let mut before = None;
+    for _ in 0..ROTATIONS_MAX {
+        if at == *wanted {
+            return Ok(before);
+        }
+        let after = operate.agreed(&named(AFTER, &at)).await?;
+        let after = after.ok_or(OpenError::SecretMismatch)?;
+        before = Some(at);
+        at = read(&after)?.0;
+    }
+    Err(OpenError::SecretUnreadable)
+}
+
+async fn in_force(operate: &dyn Operate, digest: &Digest) -> Result<(), OpenError> {
+    match operate.agreed(&named(ENDED, digest)).await? {
+        Some(_) => Err(OpenError::SecretRotated),
+        None => Ok(()),
+    }
+}
+
+/// The digest of a secret that was agreed on, and the secret itself where the store keeps it.
+fn read(agreed: &[u8]) -> Result<(Digest, Option<SlotSecret>), OpenError> {
+    let unreadable = |_| OpenError::SecretUnreadable;
+    match agreed.split_first() {
+        Some((&KEPT, kept)) => {
+            let secret = SlotSecret::from_bytes(kept.try_into().map_err(unreadable)?);
+            Ok((digest(&secret), Some(secret)))
+        }
+        Some((&CONFIGURED, kept)) => Ok((kept.try_into().map_err(unreadable)?, None)),
         _ => Err(OpenError::SecretUnreadable),
     }
+}
+
+fn named(name: &str, digest: &Digest) -> String {
+    format!("{name}{}", Hex(*digest))
 }
 
 fn tagged(tag: u8, bytes: &[u8]) -> Vec<u8> {
     [&[tag], bytes].concat()
 }
 
-fn digest(secret: &SlotSecret) -> [u8; 32] {
+fn digest(secret: &SlotSecret) -> Digest {
     let mut hash = Sha256::new();
     hash.update(b"onlyonce slot secret");
     hash.update(secret.expose());

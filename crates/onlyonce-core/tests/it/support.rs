@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use http::StatusCode;
-use onlyonce_core::engine::Who;
+use onlyonce_core::engine::{Builder, Who};
 use onlyonce_core::event::About;
 use onlyonce_core::fingerprint::Part;
 use onlyonce_core::{
@@ -166,13 +166,13 @@ pub(crate) struct Node {
 }
 
 pub(crate) async fn node(store: &Arc<Probe>) -> Node {
+    node_of(Engine::builder(Arc::clone(store))).await
+}
+
+pub(crate) async fn node_of(builder: Builder) -> Node {
     let heard = Arc::new(Heard::default());
     let subscriber: Arc<dyn Subscriber> = heard.clone();
-    let engine = Engine::builder(Arc::clone(store))
-        .subscribe(subscriber)
-        .open()
-        .await
-        .unwrap();
+    let engine = builder.subscribe(subscriber).open().await.unwrap();
     Node { engine, heard }
 }
 
@@ -188,10 +188,15 @@ impl Node {
     pub(crate) fn call(&self, key: &str, meaning: &str, policy: &Policy) -> Call {
         let key = Key::new(key, &KeyRule::default()).unwrap();
         let scope = self.engine.scope().with("test", "engine");
-        let who = Who::doing("test");
         let policy = Arc::new(policy.clone());
-        self.engine
-            .call(&scope, &key, fingerprint(meaning), &policy, who)
+        let call = |engine: &Engine| {
+            let who = Who::doing("test");
+            engine.call(&scope, &key, fingerprint(meaning), &policy, who)
+        };
+        match self.engine.former() {
+            Some(former) => call(&self.engine).after(call(former)),
+            None => call(&self.engine),
+        }
     }
 
     /// Runs `work` under `key`.

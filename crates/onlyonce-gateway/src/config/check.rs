@@ -35,6 +35,11 @@ pub(super) fn check(config: &Config, file: Option<&Path>) -> Result<(), ConfigEr
              use a loopback address"
         ));
     }
+    if config.former_secret_file.is_some() && config.secret_file.is_none() {
+        return wrong(
+            "former_secret_file needs `secret_file`, the secret that follows it".to_owned(),
+        );
+    }
     if let Some(name) = &config.limits.address_header
         && http::HeaderName::from_bytes(name.as_bytes()).is_err()
     {

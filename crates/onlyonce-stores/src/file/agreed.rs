@@ -34,6 +34,11 @@ impl Agreed {
         }
     }
 
+    /// The value under `name`, if there is one.
+    pub(super) fn get(&self, name: &str) -> Option<Vec<u8>> {
+        self.values.get(name).cloned()
+    }
+
     /// The value under `name`: the one that is there, or else the offer, once it is durable.
     pub(super) fn agree(&mut self, name: &str, offer: &[u8]) -> io::Result<Vec<u8>> {
         if let Some(value) = self.values.get(name) {

@@ -94,6 +94,14 @@ impl Operate for FileStore {
         };
         Ok(value)
     }
+
+    async fn agreed(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        let question = Question::WhatAgreed(name.to_owned());
+        let Answer::WasAgreed(value) = self.ask(question).await? else {
+            return Err(shared::ended());
+        };
+        Ok(value)
+    }
 }
 
 impl FileStore {

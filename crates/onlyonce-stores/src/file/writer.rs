@@ -37,6 +37,8 @@ pub(super) enum Question {
     Resolve(Slot, Arc<Response>, Duration),
     CountReplays(Vec<(Slot, u64)>),
     Agree(String, Vec<u8>),
+    /// What was agreed on under a name.
+    WhatAgreed(String),
     /// Writes these frames again, as far as they still count, so that their segment can go.
     Move(Vec<(Tag, Place)>),
     /// Begins a new segment.
@@ -55,6 +57,7 @@ pub(super) enum Answer {
     Did(bool),
     Resolved(Resolved),
     Agreed(Vec<u8>),
+    WasAgreed(Option<Vec<u8>>),
     /// How many frames could not be read, and are where they were.
     Moved {
         unreadable: usize,
@@ -159,6 +162,7 @@ impl Writer {
                 Ok(Answer::Done)
             }
             Question::Agree(name, offer) => self.agree(name, offer).map(Answer::Agreed),
+            Question::WhatAgreed(name) => Ok(Answer::WasAgreed(self.agreed.get(name))),
             Question::Move(frames) => Ok(Answer::Moved {
                 unreadable: batch.rewrite(frames),
             }),
@@ -200,6 +204,7 @@ fn fitting(asked: &[Asked<Question, Answered>]) -> usize {
             | Question::Extend(..)
             | Question::CountReplays(_)
             | Question::Agree(..)
+            | Question::WhatAgreed(_)
             | Question::Move(_)
             | Question::Roll
             | Question::Ping => 0,

@@ -177,6 +177,12 @@ impl Tells for Option<Record> {
     }
 }
 
+impl Tells for Option<Vec<u8>> {
+    fn outcome(&self) -> Outcome {
+        self.is_some().outcome()
+    }
+}
+
 /// Whether there was a record to forget or to extend.
 impl Tells for bool {
     fn outcome(&self) -> Outcome {

@@ -135,9 +135,7 @@ impl Operate for RedisStore {
     }
 
     async fn agree(&self, name: &str, offer: &[u8]) -> Result<Vec<u8>, StoreError> {
-        let mut key = self.prefix.clone();
-        key.extend_from_slice(b"agreed:");
-        key.extend_from_slice(name.as_bytes());
+        let key = self.agreed_key(name);
         let (mut set, mut get) = (Cmd::new(), Cmd::new());
         set.arg("SET").arg(&key).arg(offer).arg("NX");
         get.arg("GET").arg(&key);
@@ -154,9 +152,32 @@ impl Operate for RedisStore {
             Err(_) => Err(Trouble::Odd.into()),
         }
     }
+
+    async fn agreed(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        let key = self.agreed_key(name);
+        let mut get = Cmd::new();
+        get.arg("GET").arg(&key);
+        let answers = self
+            .fleet
+            .ask(&key, &Ask::new([get], Want::Confirmed))
+            .await?;
+        match <[Value; 1]>::try_from(answers) {
+            Ok([Value::BulkString(agreed)]) => Ok(Some(agreed)),
+            Ok([Value::Nil]) => Ok(None),
+            Ok([odd]) => Err(refusal(&odd).unwrap_or(Trouble::Odd).into()),
+            Err(_) => Err(Trouble::Odd.into()),
+        }
+    }
 }
 
 impl RedisStore {
+    fn agreed_key(&self, name: &str) -> Vec<u8> {
+        let mut key = self.prefix.clone();
+        key.extend_from_slice(b"agreed:");
+        key.extend_from_slice(name.as_bytes());
+        key
+    }
+
     /// Runs a script that says whether there was something to act on.
     async fn acts_on(&self, slot: &Slot, step: &Step, args: &[&[u8]]) -> Result<bool, StoreError> {
         match self.run(step, &self.key(slot), args).await? {

@@ -213,6 +213,11 @@ impl Operate for Rough {
         let act = self.inside().agree(name, offer);
         self.meet(Operation::Agree, act).await
     }
+
+    async fn agreed(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        let act = self.inside().agreed(name);
+        self.meet(Operation::Agree, act).await
+    }
 }
 
 /// The bed of the memory store, with its store wrapped.

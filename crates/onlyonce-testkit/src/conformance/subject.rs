@@ -256,6 +256,10 @@ impl<'a> Subject<'a> {
         self.answered("agree", self.operate().agree(name, offer).await)
     }
 
+    pub(super) async fn agreed(&self, name: &str) -> Option<Vec<u8>> {
+        self.answered("agreed", self.operate().agreed(name).await)
+    }
+
     fn operate(&self) -> &dyn Operate {
         self.store
             .operate()

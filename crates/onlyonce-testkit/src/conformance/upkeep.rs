@@ -171,7 +171,9 @@ pub async fn the_first_offer_is_agreed_on(bed: &dyn TestBed) {
     let store = Subject::of(bed);
     let first: Vec<u8> = (0..=255).collect();
 
+    assert_eq!(store.agreed("secret").await, None);
     assert_eq!(store.agree("secret", &first).await, first);
+    assert_eq!(store.agreed("secret").await.as_ref(), Some(&first));
     assert_eq!(store.agree("secret", b"second").await, first);
     assert_eq!(store.agree("other", b"").await, b"");
     assert_eq!(store.agree("other", b"late").await, b"");

@@ -5,8 +5,9 @@ use std::sync::atomic::Ordering;
 use onlyonce_testkit::servers::{Shared, shared};
 
 use super::load::Load;
-use super::process::{Process, eventually};
+use super::process::{HOST, Process, eventually};
 use super::upstreams::Shop;
+use crate::support::program::run;
 
 /// How many more orders are answered between two steps.
 const ORDERS_A_STEP: usize = 40;
@@ -117,4 +118,56 @@ async fn a_gateway_told_to_stop_lets_what_runs_end_and_takes_nothing_new() {
 
     assert_eq!(running.await.unwrap(), "key run 1");
     assert_eq!(gateway.ended().await.code(), Some(0));
+}
+
+/// A token that nobody verifies: its digest is kept with the record, under each secret another.
+const TOKEN: &str = "Bearer eyJhbGciOiJIUzI1NiJ9.eyJpc3MiOiJ1cyIsInN1YiI6ImFsaWNlIn0.c2ln";
+
+async fn order(gateway: &Process, key: &str) -> String {
+    let request = reqwest::Client::new()
+        .post(gateway.url("/orders"))
+        .header("host", HOST)
+        .header("authorization", TOKEN)
+        .header("idempotency-key", key);
+    request.send().await.unwrap().text().await.unwrap()
+}
+
+async fn stopped(mut gateway: Process) -> Process {
+    gateway.signal("TERM");
+    assert_eq!(gateway.ended().await.code(), Some(0));
+    gateway
+}
+
+#[tokio::test]
+async fn the_slot_secret_is_rotated_in_two_restarts() {
+    let shop = Shop::start().await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("secret");
+    std::fs::write(&file, "2a".repeat(32)).unwrap();
+    let kept = format!(
+        "upstream = \"{}\"\nstore = \"sqlite:{}\"\n",
+        shop.url(),
+        folder.path().join("store.sqlite").display()
+    );
+    let alone = format!("{kept}secret_file = \"{}\"\n", file.display());
+    let both = format!("{alone}former_secret_file = \"store\"\n");
+    let gateway = Process::start(&kept).await;
+    assert_eq!(order(&gateway, "before").await, "before run 1");
+
+    let gateway = stopped(gateway).await.again(&both).await;
+    assert_eq!(order(&gateway, "before").await, "before run 1");
+    assert_eq!(order(&gateway, "between").await, "between run 1");
+    let gateway = stopped(gateway).await.again(&alone).await;
+    assert_eq!(order(&gateway, "between").await, "between run 1");
+    drop(stopped(gateway).await);
+
+    assert_eq!(shop.runs_of("before").await, 1);
+    assert_eq!(shop.runs_of("between").await, 1);
+    let settings = folder.path().join("kept.toml");
+    std::fs::write(&settings, kept).unwrap();
+    let config = settings.display().to_string();
+    let args = ["gateway", "--admin", "127.0.0.1:0", "--config", &config];
+    let (code, _, said) = run(&args).await;
+    assert_eq!(code, 2, "{said}");
+    assert!(said.contains("configure the new one"), "{said}");
 }

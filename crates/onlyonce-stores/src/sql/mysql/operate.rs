@@ -193,6 +193,17 @@ impl Operate for MySqlStore {
         }
         Err(Trouble::locked().to_error())
     }
+
+    async fn agreed(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        let statements = &self.server.statements;
+        let mut read = Text::of(statements.fill("SELECT value FROM {table}_agreed WHERE name = "));
+        read.bytes(name.as_bytes());
+        let answered = self.server.lines.ask(&read).await?;
+        match answered.rows.first() {
+            Some(row) => Ok(Some(row.bytes(0).map_err(Trouble::from)?)),
+            None => Ok(None),
+        }
+    }
 }
 
 impl MySqlStore {

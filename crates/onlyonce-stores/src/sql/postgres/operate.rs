@@ -218,4 +218,10 @@ impl Operate for PostgresStore {
             .await?;
         column(only(&rows)?, "value")
     }
+
+    async fn agreed(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        let name = [Arg::Text(Some(text(name)))];
+        let rows = self.soon(&self.server.statements.agreed, &name).await?;
+        rows.first().map(|row| column(row, "value")).transpose()
+    }
 }

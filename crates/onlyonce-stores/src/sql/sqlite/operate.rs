@@ -135,6 +135,17 @@ impl Operate for SqliteStore {
         let agreed = self.agreed(name).await?;
         agreed.ok_or_else(|| StoreError::new(trouble::NAME, StoreErrorKind::Unavailable))
     }
+
+    async fn agreed(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        let agreed = self
+            .statements
+            .rare("SELECT value FROM {table}_agreed WHERE name = ?");
+        let agreed = sqlx::query_scalar(agreed).bind(name);
+        agreed
+            .fetch_optional(&self.readers)
+            .await
+            .map_err(trouble::failed)
+    }
 }
 
 impl SqliteStore {
@@ -213,16 +224,5 @@ impl SqliteStore {
             count.execute(&mut *transaction).await?;
         }
         transaction.commit().await
-    }
-
-    async fn agreed(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
-        let agreed = self
-            .statements
-            .rare("SELECT value FROM {table}_agreed WHERE name = ?");
-        let agreed = sqlx::query_scalar(agreed).bind(name);
-        agreed
-            .fetch_optional(&self.readers)
-            .await
-            .map_err(trouble::failed)
     }
 }

@@ -71,4 +71,8 @@ impl Operate for Link {
     async fn agree(&self, name: &str, offer: &[u8]) -> Result<Vec<u8>, StoreError> {
         self.reach().await?.agree(name, offer).await
     }
+
+    async fn agreed(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        self.reach().await?.agreed(name).await
+    }
 }

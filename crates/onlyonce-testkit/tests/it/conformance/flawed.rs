@@ -323,4 +323,8 @@ impl Operate for Flawed {
         }
         self.sound.agree(name, offer).await
     }
+
+    async fn agreed(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        self.sound.agreed(name).await
+    }
 }

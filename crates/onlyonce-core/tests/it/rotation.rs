@@ -1,0 +1,250 @@
+//! PROTOCOL 19: while the slot secret is rotated, processes that know the old one, both, or the new
+//! one find each other's records, and nothing runs twice.
+
+use std::sync::Arc;
+
+use onlyonce_core::engine::{FormerSecret, OpenError, Verdict};
+use onlyonce_core::{
+    Engine, Event, MemoryStore, Outcome, Policy, Reason, Response, SlotSecret, Store,
+};
+
+use crate::support::{Node, Probe, Work, node_of, ran, refused, replayed};
+
+const OLD: u8 = 1;
+const NEW: u8 = 2;
+
+fn secret(byte: u8) -> SlotSecret {
+    SlotSecret::from_bytes([byte; SlotSecret::BYTES])
+}
+
+async fn alone(store: &Arc<Probe>, byte: u8) -> Node {
+    node_of(Engine::builder(Arc::clone(store)).secret(secret(byte))).await
+}
+
+async fn both(store: &Arc<Probe>) -> Node {
+    let builder = Engine::builder(Arc::clone(store)).secret(secret(NEW));
+    node_of(builder.rotate_from(FormerSecret::Given(secret(OLD)))).await
+}
+
+/// A process with the old secret, one with both, one with the new one.
+async fn all(store: &Arc<Probe>) -> [Node; 3] {
+    let old = alone(store, OLD).await;
+    let both = both(store).await;
+    [old, both, alone(store, NEW).await]
+}
+
+#[tokio::test]
+async fn a_finished_record_of_the_former_secret_still_replays() {
+    let store = Arc::new(Probe::default());
+    let [old, both, _] = all(&store).await;
+    let (policy, work) = (Policy::default(), Work::new());
+    assert_eq!(ran(&old.once("key", &policy, &work).await), "run 1");
+
+    assert_eq!(replayed(&both.once("key", &policy, &work).await), "run 1");
+    assert_eq!(both.heard.count(|event| event.name() == "replayed"), 1);
+    let other = both.once_meaning("key", "other", &policy, &work).await;
+    assert_eq!(refused(&other), Reason::Mismatch);
+    assert_eq!(work.starts(), 1);
+}
+
+#[tokio::test]
+async fn what_ran_under_both_is_found_under_either() {
+    let store = Arc::new(Probe::default());
+    let [old, both, new] = all(&store).await;
+    let (policy, work) = (Policy::default(), Work::new());
+
+    assert_eq!(ran(&both.once("key", &policy, &work).await), "run 1");
+
+    for node in [&old, &both, &new] {
+        assert_eq!(replayed(&node.once("key", &policy, &work).await), "run 1");
+    }
+    for told in ["claimed", "stored"] {
+        assert_eq!(both.heard.count(|event| event.name() == told), 1, "{told}");
+    }
+}
+
+#[tokio::test]
+async fn what_ran_under_the_new_one_alone_is_found_with_both() {
+    let store = Arc::new(Probe::default());
+    let [_, both, new] = all(&store).await;
+    let (policy, work) = (Policy::default(), Work::new());
+    assert_eq!(ran(&new.once("key", &policy, &work).await), "run 1");
+
+    for _ in 0..2 {
+        assert_eq!(replayed(&both.once("key", &policy, &work).await), "run 1");
+    }
+    assert_eq!(work.starts(), 1);
+}
+
+/// Old and new alone never run at the same time in a rotation, and cannot see each other.
+#[tokio::test(start_paused = true)]
+async fn a_pending_record_excludes_whichever_secrets_the_other_knows() {
+    for (holder, other) in [(0, 1), (1, 0), (1, 1), (1, 2), (2, 1)] {
+        let store = Arc::new(Probe::default());
+        let nodes = all(&store).await;
+        let (policy, work) = (Policy::default(), Work::new().gated());
+        let first = nodes[holder].start("key", &policy, &work);
+        work.started().await;
+
+        let second = nodes[other].start("key", &policy, &work);
+        tokio::time::sleep(policy.lease_for * 2 / 3).await;
+        assert_eq!(work.starts(), 1, "{holder} {other}");
+        work.open();
+
+        assert_eq!(ran(&first.await.unwrap()), "run 1", "{holder} {other}");
+        assert_eq!(
+            replayed(&second.await.unwrap()),
+            "run 1",
+            "{holder} {other}"
+        );
+        assert_eq!(work.starts(), 1, "{holder} {other}");
+    }
+}
+
+#[tokio::test]
+async fn what_did_not_run_or_is_unknown_is_so_under_both() {
+    let store = Arc::new(Probe::default());
+    let [old, both, new] = all(&store).await;
+    let policy = Policy::default();
+    for outcome in [Outcome::NotRun, Outcome::Unknown] {
+        for (n, other) in [&old, &both, &new].into_iter().enumerate() {
+            let key = format!("{outcome:?}-{n}");
+            let failing = outcome.clone();
+            let ended = Work::ending(move |_| failing.clone());
+            refused(&both.once(&key, &policy, &ended).await);
+
+            // The policy says rerun: whoever comes next runs it, without waiting for a lease.
+            assert_eq!(ran(&other.once(&key, &policy, &Work::new()).await), "run 1");
+        }
+    }
+}
+
+#[tokio::test]
+async fn held_by_hand_it_is_stored_under_both_too() {
+    let store = Arc::new(Probe::default());
+    let [old, both, new] = all(&store).await;
+    let policy = Policy::default();
+    let verdict = both
+        .engine
+        .begin(both.call("key", "the same", &policy))
+        .await;
+    let Verdict::Execute(held) = verdict else {
+        panic!("it is new");
+    };
+
+    let response = Response::new(http::StatusCode::OK, "by hand");
+    both.engine.finish(held, response.into()).await;
+
+    for node in [&old, &both, &new] {
+        let answer = node.once("key", &policy, &Work::new()).await;
+        assert_eq!(replayed(&answer), "by hand");
+    }
+    let again = both
+        .engine
+        .begin(both.call("key", "the same", &policy))
+        .await;
+    assert!(matches!(again, Verdict::Replay(_)));
+}
+
+#[tokio::test]
+async fn a_job_is_found_under_both_too() {
+    let store = Arc::new(Probe::default());
+    let [old, both, new] = all(&store).await;
+    let run = async |node: &Node, value: u32| {
+        let work = move || async move { Ok::<_, String>(value) };
+        node.engine.run("key", &(), work).await.unwrap().value
+    };
+
+    assert_eq!(run(&both, 1).await, 1);
+    assert_eq!(run(&old, 2).await, 1);
+    assert_eq!(run(&new, 3).await, 1);
+}
+
+async fn open(
+    store: &Arc<MemoryStore>,
+    own: Option<u8>,
+    former: Option<FormerSecret>,
+) -> Result<Engine, OpenError> {
+    let mut builder = Engine::builder(Arc::clone(store) as Arc<dyn Store>);
+    if let Some(byte) = own {
+        builder = builder.secret(secret(byte));
+    }
+    if let Some(former) = former {
+        builder = builder.rotate_from(former);
+    }
+    builder.open().await
+}
+
+#[tokio::test]
+async fn a_secret_is_taken_only_in_the_order_of_a_rotation() {
+    let given = |byte| Some(FormerSecret::Given(secret(byte)));
+    let store = Arc::new(MemoryStore::new());
+    let open = |own, former| open(&store, own, former);
+    open(Some(OLD), None).await.unwrap();
+    // Nothing was rotated yet: another secret is a mistake.
+    let early = open(Some(NEW), None).await;
+    assert!(matches!(early, Err(OpenError::SecretMismatch)));
+
+    open(Some(NEW), given(OLD)).await.unwrap();
+    open(Some(OLD), None).await.unwrap();
+    let elsewhere = open(Some(3), given(OLD)).await;
+    assert!(matches!(elsewhere, Err(OpenError::SecretMismatch)));
+    let from_nowhere = open(Some(NEW), given(9)).await;
+    assert!(matches!(from_nowhere, Err(OpenError::SecretMismatch)));
+
+    open(Some(NEW), None).await.unwrap();
+    // Whoever is late with both still stores for all; with the old one alone it would not.
+    open(Some(NEW), given(OLD)).await.unwrap();
+    let late = open(Some(OLD), None).await;
+    assert!(matches!(late, Err(OpenError::SecretRotated)));
+
+    // And the next rotation.
+    open(Some(3), given(NEW)).await.unwrap();
+    open(Some(3), None).await.unwrap();
+    let late = open(Some(NEW), None).await;
+    assert!(matches!(late, Err(OpenError::SecretRotated)));
+}
+
+#[tokio::test]
+async fn a_secret_that_the_store_keeps_can_be_rotated() {
+    let store = Arc::new(MemoryStore::new());
+    let open = |own, former| open(&store, own, former);
+    let nothing = open(Some(NEW), Some(FormerSecret::Kept)).await;
+    assert!(matches!(nothing, Err(OpenError::SecretMismatch)));
+    let kept = open(None, None).await.unwrap();
+
+    let both = open(Some(NEW), Some(FormerSecret::Kept)).await.unwrap();
+
+    let scope = kept.scope();
+    let key = onlyonce_core::Key::new("key", &onlyonce_core::KeyRule::default()).unwrap();
+    let former = both.former().expect("it rotates");
+    assert_eq!(former.slot(&scope, &key), kept.slot(&scope, &key));
+    open(None, None).await.unwrap();
+    open(Some(NEW), None).await.unwrap();
+    let late = open(None, None).await;
+    assert!(matches!(late, Err(OpenError::SecretRotated)));
+    let unnamed = open(None, Some(FormerSecret::Kept)).await;
+    assert!(matches!(unnamed, Err(OpenError::SecretMissing)));
+}
+
+#[tokio::test]
+async fn shutting_down_waits_for_both() {
+    let store = Arc::new(Probe::default());
+    let node = both(&store).await;
+    let (policy, work) = (Policy::default(), Work::new().gated());
+    let running = node.start("key", &policy, &work);
+    work.started().await;
+
+    let engine = node.engine.clone();
+    let stopping = tokio::spawn(async move { engine.shutdown(policy.lease_for).await });
+    tokio::task::yield_now().await;
+    work.open();
+
+    assert_eq!(stopping.await.unwrap(), 0);
+    assert_eq!(ran(&running.await.unwrap()), "run 1");
+    assert_eq!(
+        node.heard
+            .count(|event| matches!(event, Event::Stored { .. })),
+        1
+    );
+}
