@@ -19,10 +19,11 @@ use crate::cargo::{self, cannot_run, stdout};
 
 const PROGRAM: &str = "servers";
 /// The packages with tests that talk to servers.
-const NEEDED_BY: [&str; 5] = [
+const NEEDED_BY: [&str; 6] = [
     "onlyonce-cli",
     "onlyonce-demo",
     "onlyonce-examples",
+    "onlyonce-gateway",
     "onlyonce-stores",
     "onlyonce-testkit",
 ];

@@ -71,6 +71,7 @@ pub async fn run(args: &Args) -> ExitCode {
         Ok(signals) => signals,
         Err(error) => return failed(&error),
     };
+    onlyonce_gateway::log::start(&config.log);
     let gateway = match Gateway::start(&config).await {
         Ok(gateway) => gateway,
         Err(error) => return failed(&error),

@@ -12,6 +12,8 @@ use crate::said::{NO, failed, give, say};
 use crate::source::{self, Source, SourceError};
 use crate::table::Table;
 
+mod live;
+
 /// Look at records and change them.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
@@ -23,6 +25,8 @@ Examples:
   onlyonce keys extend 3fa9c01b 48h
   onlyonce keys resolve 3fa9c01b --status 201 --body '{\"id\":7}'
   onlyonce keys list --store redis://127.0.0.1 --json
+  onlyonce keys top                                  the keys that are repeated most
+  onlyonce keys watch --event refused,replayed       what happens, as it does
 
 Exit code: 0 done, 1 not found, 2 wrong usage or failure.")]
 pub struct Args {
@@ -95,6 +99,14 @@ enum Action {
         #[arg(long, default_value = "24h")]
         keep: humantime::Duration,
     },
+    /// Show the keys that are replayed, refused or waited for most
+    Top {
+        /// How many at most
+        #[arg(long, default_value_t = 20)]
+        limit: u16,
+    },
+    /// Print what happens, as it does
+    Watch(live::Watch),
 }
 
 /// Does it; gives the exit code.
@@ -133,6 +145,8 @@ async fn act(args: &Args) -> Result<(), SourceError> {
             let records = source.list(&filter, after, usize::from(*limit)).await?;
             print_list(&records, args.json, usize::from(*limit));
         }
+        Action::Top { limit } => live::top(&source, *limit, args.json).await?,
+        Action::Watch(watch) => live::watch(&source, watch, args.json).await?,
         Action::Show { record, body } => {
             let slot = find(&source, record).await?;
             print_record(&source.get(&slot, *body).await?, args.json);

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+pub mod audit;
 pub mod config;
 pub mod demo;
 pub mod gateway;
@@ -38,6 +39,8 @@ pub enum Command {
     Keys(keys::Args),
     /// Look after a store
     Store(store::Args),
+    /// Read the audit trail, or take an actor out of it
+    Audit(audit::Args),
     /// Check a file with settings, or print the reference of all settings
     #[command(subcommand)]
     Config(config::Action),
@@ -58,6 +61,7 @@ pub async fn run(cli: Cli) -> ExitCode {
         Command::Gateway(args) => gateway::run(&args).await,
         Command::Keys(args) => keys::run(&args).await,
         Command::Store(args) => store::run(&args).await,
+        Command::Audit(args) => audit::run(&args).await,
         Command::Config(action) => config::run(&action),
         Command::Profiles(args) => profiles::run(&args),
         Command::Verify(args) => verify::run(&args).await,

@@ -102,6 +102,16 @@ impl Source {
 
     /// One page of the records that `filter` lets through, but for its hint: see
     /// [`find`](Self::find).
+    /// The gateway, for what only a running one knows.
+    pub(crate) fn admin(&self) -> Result<&Admin, SourceError> {
+        match self {
+            Self::Admin(admin) => Ok(admin),
+            Self::Store(..) => Err(SourceError::Wrong(
+                "a store does not know what happens: give --admin, a gateway's address".to_owned(),
+            )),
+        }
+    }
+
     pub(crate) async fn list(
         &self,
         filter: &Filter,

@@ -92,6 +92,11 @@ impl Timestamp {
         text
     }
 
+    /// How much later this is than `earlier` on the same clock; nothing if it is not.
+    pub const fn since(self, earlier: Self) -> Duration {
+        Duration::from_millis(self.0.saturating_sub(earlier.0))
+    }
+
     /// This moment and `by` more.
     #[must_use]
     pub fn plus(self, by: Duration) -> Self {

@@ -16,7 +16,6 @@ use crate::event::{About, Event, Subscriber, TracingSubscriber};
 use crate::fingerprint::Fingerprint;
 use crate::key::{Hint, Key};
 use crate::policy::Policy;
-use crate::record::Meta;
 use crate::refusal::Refusal;
 use crate::slot::{Scope, Slot, SlotSecret};
 use crate::store::{Store, StoreError};
@@ -117,6 +116,17 @@ pub enum OpenError {
     /// A store without an operators' side cannot agree on a secret.
     #[error("this store cannot keep the slot secret: configure one with `Builder::secret`")]
     SecretMissing,
+}
+
+/// What runs and waits in a process at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Load {
+    /// Calls that have their slot.
+    pub running: usize,
+    /// Duplicates that wait for a call of this process.
+    pub waiting: usize,
+    /// How long the oldest of those that run has had its slot.
+    pub held_longest: Duration,
 }
 
 /// Settings of an engine before it opens.
@@ -319,7 +329,9 @@ impl Engine {
             key,
             fingerprint,
             policy,
+            who.intake.clone(),
             who.meta(self.hint(key), &self.inner.holder),
+            self.now(),
         );
         if policy.key.random && key.looks_weak() {
             self.emit(&call, &Event::WeakKey);
@@ -345,8 +357,12 @@ impl Engine {
 
     /// Says that a call was refused before the engine heard of it.
     pub fn refused(&self, call: &Call, refusal: &Refusal) {
-        let reason = refusal.reason;
-        self.emit(call, &Event::Refused { reason });
+        let event = Event::Refused {
+            reason: refusal.reason,
+            original: refusal.original.clone(),
+            took: self.now().saturating_sub(call.began),
+        };
+        self.emit(call, &event);
     }
 
     /// Stops taking calls, gives back what never started, waits for running handlers and pending
@@ -374,14 +390,33 @@ impl Engine {
         self.inner.flights.len()
     }
 
-    fn emit(&self, call: &Call, event: &Event) {
-        self.emit_about(&call.slot, &call.meta, event);
+    /// How much runs and waits in this process now.
+    pub fn load(&self) -> Load {
+        let now = self.now();
+        let mut load = Load::default();
+        for flight in self.inner.flights.all() {
+            load.waiting += flight.waiters();
+            if let Some(renewal) = &*crate::lock(&flight.renewal) {
+                load.running += 1;
+                load.held_longest = load.held_longest.max(now.saturating_sub(renewal.since));
+            }
+        }
+        load
     }
 
-    fn emit_about(&self, slot: &Slot, meta: &Arc<Meta>, event: &Event) {
-        let about = About { slot, meta };
+    fn emit(&self, call: &Call, event: &Event) {
+        let about = About {
+            slot: &call.slot,
+            meta: &call.meta,
+            fingerprint: Some(&call.fingerprint),
+            intake: call.intake.as_deref(),
+        };
+        self.emit_about(&about, event);
+    }
+
+    fn emit_about(&self, about: &About<'_>, event: &Event) {
         for subscriber in &self.inner.subscribers {
-            subscriber.on_event(&about, event);
+            subscriber.on_event(about, event);
         }
     }
 

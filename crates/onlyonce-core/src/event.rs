@@ -6,11 +6,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::Timestamp;
+use crate::fingerprint::Fingerprint;
 use crate::key::Hint;
 use crate::record::Meta;
-use crate::refusal::Reason;
+use crate::refusal::{Original, Reason};
 use crate::slot::Slot;
 use crate::store::StoreErrorKind;
+
+pub use self::log::TracingSubscriber;
+
+mod log;
 
 /// Whoever wants to know what happens. Called on the request's path: return quickly.
 pub trait Subscriber: Send + Sync + 'static {
@@ -25,6 +30,10 @@ pub struct About<'a> {
     pub slot: &'a Slot,
     /// For people.
     pub meta: &'a Arc<Meta>,
+    /// What it means; nothing for an event about a record alone.
+    pub fingerprint: Option<&'a Fingerprint>,
+    /// The value of the path parameter in its scope, such as an intake's name.
+    pub intake: Option<&'a str>,
 }
 
 impl About<'_> {
@@ -59,6 +68,8 @@ pub enum Event {
         attempt: u32,
         /// How long it took to get it, waiting included.
         waited: Duration,
+        /// How long an answer shall be kept.
+        keep_for: Duration,
     },
     /// A lapsed claim was taken over: its holder crashed, hung or was cut off.
     TookOver {
@@ -75,6 +86,11 @@ pub enum Event {
         /// The instance that holds the slot.
         holder: Arc<str>,
     },
+    /// A duplicate waited as long as its policy allows; a refusal follows.
+    GaveUp {
+        /// How long.
+        waited: Duration,
+    },
     /// The handler's answer is stored.
     Stored {
         /// Its status.
@@ -83,15 +99,30 @@ pub enum Event {
         bytes: usize,
         /// How long the handler ran.
         took: Duration,
-        /// Until when it is kept.
+        /// Until when it is kept, on the store's clock.
         expires_at: Timestamp,
+        /// How long that is.
+        keep_for: Duration,
     },
     /// The handler's answer was over the bound; a marker is stored in its stead.
-    TooLarge,
+    TooLarge {
+        /// The bound on its body.
+        bytes_max: usize,
+    },
     /// The handler's answer is not one to store; the slot is free again.
     NotKept {
         /// Its status.
         status: u16,
+    },
+    /// Our claim is over, whatever came of it.
+    Ended {
+        /// How long we had the slot.
+        held: Duration,
+    },
+    /// The caller got the answer of its own execution.
+    Ran {
+        /// How long the caller waited for it.
+        took: Duration,
     },
     /// A stored or shared answer was given.
     Replayed {
@@ -101,11 +132,30 @@ pub enum Event {
         original_trace: Option<Arc<str>>,
         /// Whether it came from this process's running attempt rather than from the store.
         attached: bool,
+        /// How often it was replayed before, as far as the store has counted.
+        replays: u64,
+        /// How long the caller waited for it.
+        took: Duration,
     },
     /// A caller was refused.
     Refused {
         /// Why.
         reason: Reason,
+        /// The operation in its way, where its key was used for something else.
+        original: Option<Box<Original>>,
+        /// How long the caller waited for it.
+        took: Duration,
+    },
+    /// The caller went away before its answer; what runs goes on.
+    HungUp,
+    /// The record is gone: its time is over, or an operator has forgotten it.
+    Expired {
+        /// How long it was to be kept.
+        keep_for: Duration,
+        /// How long it was there.
+        lifetime: Duration,
+        /// Whether an operator has forgotten it.
+        forgotten: bool,
     },
     /// A lease was renewed.
     Renewed,
@@ -148,11 +198,16 @@ impl Event {
             Self::TookOver { .. } => "took_over",
             Self::Attached { .. } => "attached",
             Self::Waiting { .. } => "waiting",
+            Self::GaveUp { .. } => "gave_up",
             Self::Stored { .. } => "stored",
-            Self::TooLarge => "too_large",
+            Self::TooLarge { .. } => "too_large",
             Self::NotKept { .. } => "not_kept",
+            Self::Ended { .. } => "ended",
+            Self::Ran { .. } => "ran",
             Self::Replayed { .. } => "replayed",
             Self::Refused { .. } => "refused",
+            Self::HungUp => "hung_up",
+            Self::Expired { .. } => "expired",
             Self::Renewed => "renewed",
             Self::LeaseLost => "lease_lost",
             Self::Panicked => "panicked",
@@ -183,39 +238,15 @@ pub enum Verb {
     Settled,
 }
 
-/// Writes every event to `tracing`: trouble as warnings, the rest as debug.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct TracingSubscriber;
-
-impl Subscriber for TracingSubscriber {
-    fn on_event(&self, about: &About<'_>, event: &Event) {
-        let (key, operation) = (about.label(), &*about.meta.operation);
-        match event {
-            Event::WeakKey
-            | Event::TookOver { .. }
-            | Event::TooLarge
-            | Event::LeaseLost
-            | Event::Panicked
-            | Event::TimedOut { .. }
-            | Event::OutcomeUnknown
-            | Event::Overtaken
-            | Event::StoreFailed { .. }
-            | Event::Unprotected
-            | Event::Stalled
-            | Event::Abandoned => {
-                tracing::warn!(target: "onlyonce", %key, operation, ?event);
-            }
-            Event::Claimed { .. }
-            | Event::Attached { .. }
-            | Event::Waiting { .. }
-            | Event::Stored { .. }
-            | Event::NotKept { .. }
-            | Event::Replayed { .. }
-            | Event::Refused { .. }
-            | Event::Renewed
-            | Event::NotRun => {
-                tracing::debug!(target: "onlyonce", %key, operation, ?event);
-            }
+impl Verb {
+    /// As it is written.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Claim => "claim",
+            Self::Renew => "renew",
+            Self::Complete => "complete",
+            Self::Release => "release",
+            Self::Settled => "settled",
         }
     }
 }

@@ -251,14 +251,21 @@ impl Operate for MemoryStore {
     }
 
     async fn stats(&self) -> Result<Stats, StoreError> {
-        let live = self.collect(|_, _| true);
-        let is_pending = |record: &&Record| matches!(record.state, State::Pending { .. });
-        let pending = live.values().filter(is_pending);
-        Ok(Stats {
-            records: live.len() as u64,
-            pending: pending.count() as u64,
+        let mut stats = Stats {
             bytes: self.bytes.load(Ordering::Relaxed) as u64,
-        })
+            ..Stats::default()
+        };
+        for shard in &self.shards {
+            let shard = lock(shard);
+            let mut live = 0;
+            for (_, record) in shard.live(self.clock.now()) {
+                live += 1;
+                stats.pending += u64::from(matches!(record.state, State::Pending { .. }));
+            }
+            stats.records += live;
+            stats.expired += shard.len() as u64 - live;
+        }
+        Ok(stats)
     }
 
     async fn ping(&self) -> Result<(), StoreError> {

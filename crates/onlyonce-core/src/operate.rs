@@ -45,6 +45,11 @@ pub trait Operate: Send + Sync {
     /// How much is in the store.
     async fn stats(&self) -> Result<Stats, StoreError>;
 
+    /// How its connections are used, where it has some.
+    fn connections(&self) -> Option<Connections> {
+        None
+    }
+
     /// Whether the store answers.
     async fn ping(&self) -> Result<(), StoreError>;
 
@@ -194,4 +199,15 @@ pub struct Stats {
     pub pending: u64,
     /// Bytes they take, near enough.
     pub bytes: u64,
+    /// Expired records that are still there, to be swept.
+    pub expired: u64,
+}
+
+/// How a store's connections are used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Connections {
+    /// How many are in use now.
+    pub active: u64,
+    /// How often somebody had to wait because all were.
+    pub exhausted: u64,
 }

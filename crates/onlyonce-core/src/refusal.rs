@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Why an operation was not run, and what the caller can do.
@@ -14,6 +15,19 @@ pub struct Refusal {
     pub detail: Cow<'static, str>,
     /// When to try again, if trying again makes sense.
     pub retry_after: Option<Duration>,
+    /// The operation in its way, for logs and audits; its caller is told nothing of it.
+    pub(crate) original: Option<Box<Original>>,
+}
+
+/// An operation that has the key for something else.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Original {
+    /// Who asked, where that is known and no secret.
+    pub actor: Option<Arc<str>>,
+    /// The instance that holds or held the claim.
+    pub holder: Arc<str>,
+    /// Its trace.
+    pub trace: Option<Arc<str>>,
 }
 
 /// The reasons there are.
@@ -174,6 +188,7 @@ impl Refusal {
             reason,
             detail: Cow::Borrowed(reason.explanation()),
             retry_after: None,
+            original: None,
         }
     }
 

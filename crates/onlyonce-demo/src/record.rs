@@ -103,6 +103,7 @@ impl Subscriber for Recorder {
             }
             Event::Refused {
                 reason: Reason::Mismatch | Reason::OtherCredential,
+                ..
             } => Told::Conflict,
             Event::Attached { waiters } => Told::Contention {
                 holder: about.meta.holder.to_string(),

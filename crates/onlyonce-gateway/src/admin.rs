@@ -15,31 +15,39 @@ use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use self::problem::Problem;
+use crate::observe::Observers;
 
 mod events;
+mod metrics;
 mod openapi;
 mod problem;
 mod records;
+mod top;
 mod view;
 
+pub use self::events::EventLine;
 pub(crate) use self::events::Events;
 pub use self::records::{RecordsPage, StatsView};
+pub(crate) use self::top::HotKeys;
+pub use self::top::{HotKey, TopView};
 pub use self::view::{RecordView, ResponseView};
 
 /// What the handlers share.
 #[derive(Clone)]
 pub(crate) struct Admin {
     engine: Engine,
-    events: Arc<Events>,
+    observers: Observers,
+    sizes: Arc<metrics::Sizes>,
     /// The digest of the token, so that comparing takes the same time whatever was sent.
     token: Option<[u8; 32]>,
 }
 
 impl Admin {
-    pub(crate) fn new(engine: Engine, events: Arc<Events>, token: Option<&str>) -> Self {
+    pub(crate) fn new(engine: Engine, observers: Observers, token: Option<&str>) -> Self {
         Self {
             engine,
-            events,
+            observers,
+            sizes: Arc::default(),
             token: token.map(digest),
         }
     }
@@ -58,6 +66,8 @@ impl Admin {
             .route("/api/v1/stats", get(records::stats))
             .route("/api/v1/sweep", post(records::sweep))
             .route("/api/v1/events", get(events::stream))
+            .route("/api/v1/top", get(top::top))
+            .route("/metrics", get(metrics::page))
             .route_layer(middleware::from_fn_with_state(self.clone(), guard));
         Router::new()
             .route("/healthz", get(async || "ok\n"))

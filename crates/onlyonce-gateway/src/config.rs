@@ -72,6 +72,11 @@ pub struct Config {
     /// How long to wait for what.
     #[serde(default)]
     pub timeouts: Timeouts,
+    /// What is written to stderr, and how.
+    #[serde(default)]
+    pub log: Log,
+    /// A file that keeps who did what under which key. Default: none.
+    pub audit: Option<Audit>,
     /// The finer rules of every request that no route gives others.
     #[serde(default)]
     pub rules: Rules,
@@ -160,6 +165,56 @@ pub enum Down {
     Closed,
     /// They run without protection; warned of and counted.
     Open,
+}
+
+/// What is written to stderr, and how. Keys come as a short start and a digest; bodies never.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Log {
+    /// One JSON object a line, or text for people. Default `json`.
+    pub format: Option<LogFormat>,
+    /// The least that is written. `info` is a line for each keyed request. Default `warn`.
+    pub level: Option<LogLevel>,
+    /// One in so many lines of the level info is written; warnings and errors always are. Default 1.
+    pub sample_info: Option<u32>,
+    /// One in so many lines of the level debug. Default 100.
+    pub sample_debug: Option<u32>,
+}
+
+/// How a line looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// One JSON object.
+    Json,
+    /// Text for people.
+    Text,
+}
+
+/// How much a line matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum LogLevel {
+    /// Claims, lookups, renewals.
+    Debug,
+    /// What became of each keyed request.
+    Info,
+    /// What needs attention.
+    Warn,
+    /// What needs attention now.
+    Error,
+}
+
+/// A file that keeps who did what under which key: one JSON object a line, appended.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Audit {
+    /// The file. Older ones are put beside it, with a number at the end of their names.
+    pub path: PathBuf,
+    /// How long entries are kept. Default `90d`.
+    pub keep: Option<Span>,
+    /// A file of this many bytes is put aside, as is one of an earlier day. Default 67108864.
+    pub file_bytes_max: Option<u64>,
 }
 
 /// TLS towards clients.

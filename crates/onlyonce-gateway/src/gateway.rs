@@ -9,6 +9,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use onlyonce_core::engine::{self, FormerSecret};
 use onlyonce_core::{Engine, SlotSecret};
+use onlyonce_metrics::StoreWatch;
 use onlyonce_stores::OpenError;
 use onlyonce_tower::Allowance;
 use thiserror::Error;
@@ -16,12 +17,14 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::admin::{Admin, Events};
+use crate::admin::Admin;
 use crate::config::{Config, ConfigError};
 use crate::identity;
+use crate::observe::Observers;
 use crate::server::Server;
 use crate::site::{Current, Site};
 use crate::tls::Acceptor;
+use crate::traces::Traces;
 
 const LISTEN: &str = "127.0.0.1:8080";
 const ADMIN: &str = "127.0.0.1:9090";
@@ -62,6 +65,8 @@ pub struct Gateway {
     address: SocketAddr,
     admin_address: SocketAddr,
     engine: Engine,
+    observers: Observers,
+    traces: Option<Traces>,
     site: Current,
     allowance: Allowance,
     tls: Option<Acceptor>,
@@ -77,10 +82,10 @@ impl Gateway {
     /// Opens the store, listens and serves.
     pub async fn start(config: &Config) -> Result<Self, StartError> {
         let token = admin_token(config)?;
-        let events = Arc::new(Events::new());
-        let engine = open_engine(config, &events).await?;
+        let (engine, observers) = open_engine(config).await?;
+        let traces = Traces::from_env()?;
         let allowance = Allowance::new(identity::allowance(&config.limits));
-        let site = Site::new(config, &engine, &allowance)?;
+        let site = Site::new(config, &engine, &allowance)?.traced(traces.clone());
         let site = Arc::new(ArcSwap::from_pointee(site));
         let tls = config.tls.as_ref().map(Acceptor::new).transpose()?;
         let address = config.listen.unwrap_or_else(|| fixed(LISTEN));
@@ -89,7 +94,7 @@ impl Gateway {
         let wanted = config.admin.unwrap_or_else(|| fixed(ADMIN));
         let operators = listen(wanted, "admin").await?;
         let admin_address = operators.local_addr().unwrap_or(wanted);
-        let router = Admin::new(engine.clone(), events, token.as_deref()).router();
+        let router = Admin::new(engine.clone(), observers.clone(), token.as_deref()).router();
         let admin = tokio::spawn(async move {
             if let Err(error) = axum::serve(operators, router).await {
                 tracing::error!(target: "onlyonce", %error, "the admin address is no longer served");
@@ -101,6 +106,8 @@ impl Gateway {
             address,
             admin_address,
             engine,
+            observers,
+            traces,
             site,
             allowance,
             tls,
@@ -129,7 +136,7 @@ impl Gateway {
             return Err(ConfigError::new(setting, why));
         }
         let allowance = self.allowance.under(identity::allowance(&config.limits));
-        let site = Site::new(config, &self.engine, &allowance)?;
+        let site = Site::new(config, &self.engine, &allowance)?.traced(self.traces.clone());
         if let (Some(acceptor), Some(tls)) = (&self.tls, &config.tls) {
             acceptor.reload(tls)?;
         }
@@ -145,6 +152,10 @@ impl Gateway {
             server.abort();
         }
         let left = self.engine.shutdown(self.drain).await;
+        self.observers.close().await;
+        if let Some(traces) = &self.traces {
+            traces.close().await;
+        }
         self.admin.abort();
         left
     }
@@ -157,7 +168,7 @@ fn only_at_start(old: &Config, new: &Config) -> Option<&'static str> {
             [$((stringify!($field), old.$field != new.$field)),+]
         };
     }
-    let fields = differing!(listen admin admin_token_file store namespace instance secret_file former_secret_file drain);
+    let fields = differing!(listen admin admin_token_file store namespace instance secret_file former_secret_file drain log audit);
     let of_clients = [
         ("tls", old.tls.is_some() != new.tls.is_some()),
         (
@@ -178,9 +189,19 @@ fn only_at_start(old: &Config, new: &Config) -> Option<&'static str> {
     all.find_map(|(name, differs)| differs.then_some(name))
 }
 
-async fn open_engine(config: &Config, events: &Arc<Events>) -> Result<Engine, StartError> {
-    let store = onlyonce_stores::open(config.store.as_deref().unwrap_or(STORE)).await?;
-    let mut builder = Engine::builder(store).subscribe(Arc::clone(events) as _);
+async fn open_engine(config: &Config) -> Result<(Engine, Observers), StartError> {
+    let url = config.store.as_deref().unwrap_or(STORE);
+    let store = onlyonce_stores::open(url).await?;
+    let (store, watch) = match onlyonce_stores::backend(url) {
+        // It cannot hang, and what it refuses it refuses for good reason.
+        "memory" => StoreWatch::around("memory", store),
+        backend => StoreWatch::guarding(backend, store, |guarded| guarded),
+    };
+    let observers = Observers::new(config, watch)?;
+    let mut builder = Engine::builder(store);
+    for subscriber in observers.subscribers() {
+        builder = builder.subscribe(subscriber);
+    }
     if let Some(namespace) = &config.namespace {
         builder = builder.namespace(namespace);
     }
@@ -197,7 +218,7 @@ async fn open_engine(config: &Config, events: &Arc<Events>) -> Result<Engine, St
         Some(path) => builder = builder.rotate_from(FormerSecret::Given(secret(path)?)),
         None => {}
     }
-    Ok(builder.open().await?)
+    Ok((builder.open().await?, observers))
 }
 
 fn secret(path: &Path) -> Result<SlotSecret, ConfigError> {

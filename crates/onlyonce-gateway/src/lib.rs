@@ -2,18 +2,22 @@
 //! answer, everything else passes through.
 
 mod admin;
+pub mod audit;
 mod auth_check;
 mod body;
 pub mod config;
 mod forward;
 mod gateway;
 mod identity;
+pub mod log;
+mod observe;
 mod server;
 mod site;
 mod tls;
+mod traces;
 mod upgrade;
 mod upstream;
 
-pub use admin::{RecordView, RecordsPage, ResponseView, StatsView};
+pub use admin::{EventLine, HotKey, RecordView, RecordsPage, ResponseView, StatsView, TopView};
 pub use config::Config;
 pub use gateway::{Gateway, StartError};

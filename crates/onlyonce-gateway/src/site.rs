@@ -20,6 +20,7 @@ use crate::auth_check::AuthCheck;
 use crate::body::{self, ClientBody, GatewayBody};
 use crate::config::{Ask, Config, ConfigError, Down, Lapse, Match, Need, Part, Rules, Span};
 use crate::forward::{self, Peer};
+use crate::traces::{RequestSpan, Traces};
 use crate::upstream::{Patience, Upstream, UpstreamError};
 
 const CONNECT_MAX: Duration = Duration::from_secs(5);
@@ -38,6 +39,7 @@ pub(crate) struct Site {
     address_header: Option<HeaderName>,
     /// How long to wait for the next bytes of a request.
     body_max: Duration,
+    traces: Option<Traces>,
 }
 
 struct Route {
@@ -109,19 +111,30 @@ impl Site {
             rest,
             address_header: address_header.and_then(|name| name.parse().ok()),
             body_max: config.timeouts.body.map_or(BODY_MAX, |span| span.0),
+            traces: None,
         })
+    }
+
+    /// The same with a span for each keyed request.
+    pub(crate) fn traced(mut self, traces: Option<Traces>) -> Self {
+        self.traces = traces;
+        self
     }
 
     /// Answers one request.
     pub(crate) async fn answer(&self, request: Request<Incoming>) -> Response<GatewayBody> {
-        let request = self.received(request);
+        let mut request = self.received(request);
         match self.handling(&request) {
             Some(Handling::Once(mut service, check)) => {
+                let span = self.span(&service, &mut request);
                 let asked = check.map(|check| (check.request(&request), check));
                 let response = match service.call(request).await {
                     Ok(response) => response.map(body::answered),
-                    Err(error) => return body::upstream_failed(&error),
+                    Err(error) => body::upstream_failed(&error),
                 };
+                if let Some(span) = span {
+                    span.end(&response);
+                }
                 match asked {
                     Some((asked, check)) if response.extensions().get::<Replayed>().is_some() => {
                         check.pass(asked, response).await
@@ -137,6 +150,18 @@ impl Site {
             }
             None => body::not_found(),
         }
+    }
+
+    /// The span of a keyed request, where there are traces.
+    fn span(
+        &self,
+        service: &Idempotent<Upstream, Classify>,
+        request: &mut Request<ClientBody>,
+    ) -> Option<RequestSpan> {
+        let traces = self.traces.as_ref()?;
+        let route = service.keyed_route(request)?;
+        let method = request.method().clone();
+        Some(traces.begin(&method, &route, request.headers_mut()))
     }
 
     /// Sends a request on that asks to change to `protocol`; nothing if it has nowhere to go.

@@ -105,6 +105,13 @@ impl Guarded {
         self
     }
 
+    /// What the store is called in the log, where every change of the breaker is told of.
+    #[must_use]
+    pub fn named(mut self, backend: &'static str) -> Self {
+        self.breaker.named(backend);
+        self
+    }
+
     /// Tells of every change of the breaker, in order; each is logged too. It is told under the
     /// breaker's lock: be quick, and do not ask anything of this store but its state.
     #[must_use]

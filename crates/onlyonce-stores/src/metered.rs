@@ -23,6 +23,8 @@ mod meter;
 mod outcome;
 
 const NAME: &str = "metered";
+/// What takes longer is told of in the log; but for waiting, which is meant to take long.
+const SLOW: Duration = Duration::from_millis(500);
 
 /// A store that measures the store inside it.
 ///
@@ -46,6 +48,7 @@ pub struct Metered {
     inner: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     meter: Arc<Meter>,
+    backend: &'static str,
 }
 
 impl Metered {
@@ -55,7 +58,15 @@ impl Metered {
             inner: store,
             clock: Arc::new(SystemClock::new()),
             meter: Arc::default(),
+            backend: "store",
         }
+    }
+
+    /// What the store is called in the log, where its slow operations are told of.
+    #[must_use]
+    pub fn named(mut self, backend: &'static str) -> Self {
+        self.backend = backend;
+        self
     }
 
     /// Measures by another clock.
@@ -114,5 +125,15 @@ impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
         let took = self.metered.clock.now().saturating_sub(self.began);
         self.metered.meter.count(self.operation, self.outcome, took);
+        if took >= SLOW && self.operation != Operation::Settled {
+            tracing::warn!(
+                target: "onlyonce",
+                event = "idempotency.storage.slow",
+                storage_operation = self.operation.name(),
+                backend = self.metered.backend,
+                duration_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+                threshold_ms = u64::try_from(SLOW.as_millis()).unwrap_or(u64::MAX),
+            );
+        }
     }
 }

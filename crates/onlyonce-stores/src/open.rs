@@ -114,6 +114,19 @@ pub async fn open(url: &str) -> Result<Arc<dyn Store>, OpenError> {
     }
 }
 
+/// The kind of store that `url` names, as logs and metrics call it.
+pub fn backend(url: &str) -> &'static str {
+    match url.split(':').next().unwrap_or_default() {
+        "memory" => "memory",
+        "file" => "file",
+        "sqlite" => "sqlite",
+        "postgres" | "postgresql" => "postgres",
+        "mysql" | "mariadb" => "mysql",
+        scheme if scheme.starts_with("redis") => "redis",
+        _ => "store",
+    }
+}
+
 fn memory(url: &str) -> Result<MemoryStore, OpenError> {
     let mut options = Options::of(url)?;
     let mut store = MemoryStore::new();

@@ -1,5 +1,7 @@
 //! From the engine's answer to the caller's response: the handler's own, a replay, or a refusal.
 
+use std::sync::Arc;
+
 use http::{HeaderMap, HeaderValue, Response, StatusCode, response};
 use http_body::Body;
 use onlyonce_core::policy::{Policy, ReplayStatus};
@@ -12,8 +14,12 @@ use crate::marks::{Told, mark, mark_body};
 
 /// In the extensions of every response that is a stored or shared one: the inner service was not
 /// called for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Replayed;
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Replayed {
+    /// The trace of the request that ran: the trace's id, a dash, and the id of the span that the
+    /// request came with.
+    pub original_trace: Option<Arc<str>>,
+}
 
 /// What the inner service itself said to this very request.
 #[expect(
@@ -129,7 +135,9 @@ impl Answering<'_> {
             response.body_mut().data = mark_body(response.headers_mut(), &body, marks, &told);
         }
         mark(response.headers_mut(), &rules.replay_marks, &told);
-        response.extensions_mut().insert(Replayed);
+        response.extensions_mut().insert(Replayed {
+            original_trace: replay.original_trace,
+        });
         response
     }
 

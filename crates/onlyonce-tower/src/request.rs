@@ -73,7 +73,7 @@ pub(crate) fn head(parts: &request::Parts, settings: &Settings) -> Head {
     }
 }
 
-fn may_be_in_body(rules: &HttpRules) -> bool {
+pub(crate) fn may_be_in_body(rules: &HttpRules) -> bool {
     rules.key_field.is_some() || rules.derive.is_some()
 }
 
@@ -233,6 +233,7 @@ fn call_under(
         actor: scoped.actor,
         trace: trace(&parts.headers),
         credential: scoped.credential,
+        intake: scoped.intake,
     };
     let call = engine.call(&scoped.scope, key, fingerprint, policy, who);
     let call = match covered.keep_for {
@@ -242,11 +243,16 @@ fn call_under(
     Ok((call, asker))
 }
 
-/// The trace id of a W3C `traceparent`.
+/// The trace and the span of a W3C `traceparent`: 32 hex digits, a dash, 16 hex digits.
 fn trace(headers: &HeaderMap) -> Option<Arc<str>> {
+    const TRACE: usize = 32;
+    const SPAN: usize = 16;
     let value = headers.get(TRACEPARENT)?.to_str().ok()?;
-    let id = value.split('-').nth(1)?;
-    (id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit())).then(|| id.into())
+    let ids = value.get(3..3 + TRACE + 1 + SPAN)?;
+    let (trace, span) = ids.split_once('-')?;
+    let is_id =
+        |id: &str, digits| id.len() == digits && id.bytes().all(|it| it.is_ascii_hexdigit());
+    (is_id(trace, TRACE) && is_id(span, SPAN)).then(|| ids.into())
 }
 
 /// A body that will be marked must not come back compressed.

@@ -91,6 +91,8 @@ pub(crate) struct Scoped {
     proven: Option<Vec<u8>>,
     /// What nobody else can show, and is in the address: an opaque credential, a session.
     secret: Option<Vec<u8>>,
+    /// The first parameter of the path among its parts.
+    pub(crate) intake: Option<Arc<str>>,
 }
 
 /// Whose [`Allowance`](crate::Allowance) a request counts for, as far as is known.
@@ -181,6 +183,7 @@ impl Scoped {
             credential: None,
             proven: None,
             secret: None,
+            intake: None,
         }
     }
 
@@ -263,7 +266,11 @@ impl ScopePart {
             Self::Caller => caller::read(subject.parts, engine, read)?,
             Self::Path(name) => {
                 let found = subject.params.iter().find(|(param, _)| param == name);
-                read.part(name, found.map(|(_, value)| value));
+                let value = found.map(|(_, value)| value.as_str());
+                read.part(name, value);
+                if read.intake.is_none() {
+                    read.intake = value.map(Into::into);
+                }
             }
             Self::Header { name, trusted } => {
                 let value = only_line(&subject.parts.headers, name)?;

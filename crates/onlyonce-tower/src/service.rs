@@ -36,6 +36,18 @@ impl<S, C> Idempotent<S, C> {
         }
     }
 
+    /// The route of a request that has a key, or may have one in its body, by its head; `*` where
+    /// none is configured.
+    pub fn keyed_route<B>(&self, request: &Request<B>) -> Option<Arc<str>> {
+        let http = &self.settings.policy.http;
+        let is_keyed = http.methods.need(request.method()).is_some()
+            && (request.headers().contains_key(&http.key_header) || request::may_be_in_body(http));
+        is_keyed.then(|| match &self.settings.route {
+            Some(route) => Arc::clone(&route.pattern),
+            None => "*".into(),
+        })
+    }
+
     /// The service behind the layer, for what shall not pass through it.
     pub fn into_inner(self) -> S {
         self.inner

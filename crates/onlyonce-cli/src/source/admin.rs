@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
+use futures_util::Stream;
 use onlyonce_core::Slot;
 use onlyonce_core::operate::Filter;
 use serde_json::Value;
@@ -26,7 +28,7 @@ impl Admin {
         }
     }
 
-    pub(super) async fn ask<T: serde::de::DeserializeOwned>(
+    pub(crate) async fn ask<T: serde::de::DeserializeOwned>(
         &self,
         method: reqwest::Method,
         path: &str,
@@ -39,6 +41,27 @@ impl Admin {
                 "{address} does not answer like an onlyonce gateway"
             ))
         })
+    }
+
+    /// What comes from `path`, for as long as it comes.
+    pub(crate) async fn stream(
+        &self,
+        path: &str,
+    ) -> Result<impl Stream<Item = reqwest::Result<Bytes>> + Unpin + use<>, SourceError> {
+        let unreachable = |source| SourceError::Unreachable {
+            address: self.base.clone(),
+            source,
+        };
+        let mut request = self.client.get(format!("{}{path}", self.base));
+        if let Some(token) = &self.token {
+            request = request.bearer_auth(token);
+        }
+        let answer = request.send().await.map_err(unreachable)?;
+        if !answer.status().is_success() {
+            let status = answer.status();
+            return Err(SourceError::Refused(format!("the gateway said {status}")));
+        }
+        Ok(Box::pin(answer.bytes_stream()))
     }
 
     pub(super) async fn send(

@@ -6,15 +6,20 @@
     reason = "a test fails by panicking, in its support too"
 )]
 
+mod audit;
 mod demo;
 mod flaws;
 mod gateways;
 mod https;
 mod indistinct;
+mod live;
+mod log;
 mod operators;
+mod ops;
 mod profiles;
 mod program;
 mod secrets;
 mod support;
+mod traces;
 mod usage;
 mod variations;

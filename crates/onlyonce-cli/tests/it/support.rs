@@ -9,6 +9,7 @@ use onlyonce_cli::{Cli, Command};
 use tokio::net::TcpListener;
 
 pub(crate) mod foreign;
+pub(crate) mod gateway;
 pub(crate) mod ours;
 pub(crate) mod program;
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::event::{Event, Verb};
 use crate::policy::{Duplicate, StoreDown};
 use crate::record::{Meta, Record, State, Token};
-use crate::refusal::{Reason, Refusal};
+use crate::refusal::{Original, Reason, Refusal};
 use crate::store::{Claim, Claimed, Lease, Release, Renewed, StoreError, StoreErrorKind};
 
 use super::Engine;
@@ -80,11 +80,18 @@ pub(super) fn judge(record: &Record, call: &Call) -> Judgement {
 
 /// Another meaning under the same key; or the same under another unverified credential.
 pub(super) fn mismatch(held: &Meta, call: &Call) -> Refusal {
-    if held.credential == call.meta.credential {
-        Refusal::new(Reason::Mismatch)
+    let reason = if held.credential == call.meta.credential {
+        Reason::Mismatch
     } else {
-        Refusal::new(Reason::OtherCredential)
-    }
+        Reason::OtherCredential
+    };
+    let mut refusal = Refusal::new(reason);
+    refusal.original = Some(Box::new(Original {
+        actor: held.actor.clone(),
+        holder: Arc::clone(&held.holder),
+        trace: held.trace.clone(),
+    }));
+    refusal
 }
 
 pub(super) fn in_progress(call: &Call) -> Refusal {
@@ -138,6 +145,10 @@ impl Engine {
             let patience = call.policy.duplicate.patience();
             let left = patience.saturating_sub(heard.saturating_sub(started));
             if left.is_zero() {
+                if waiting {
+                    let waited = heard.saturating_sub(started);
+                    self.emit(call, &Event::GaveUp { waited });
+                }
                 return Claiming::Refuse(in_progress(call));
             }
             if !std::mem::replace(&mut waiting, true) {
@@ -198,8 +209,15 @@ impl Engine {
             let holder = Arc::clone(&held.holder);
             self.emit(call, &Event::TookOver { holder });
         }
-        let attempt = lease.attempt;
-        self.emit(call, &Event::Claimed { attempt, waited });
+        let (attempt, keep_for) = (lease.attempt, call.keep_for);
+        self.emit(
+            call,
+            &Event::Claimed {
+                attempt,
+                waited,
+                keep_for,
+            },
+        );
     }
 
     /// Returns when the slot may have changed, or it is time to look again, or to shut down.

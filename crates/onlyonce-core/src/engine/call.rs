@@ -27,6 +27,9 @@ pub struct Call {
     pub(super) meta: Arc<Meta>,
     /// The same under the former secret, while the secret is rotated.
     pub(super) former: Option<Arc<Call>>,
+    pub(super) intake: Option<Arc<str>>,
+    /// When it came, on the engine's clock.
+    pub(super) began: Duration,
 }
 
 /// Who calls, and what: for people, and for telling unverified credentials apart.
@@ -40,6 +43,8 @@ pub struct Who {
     pub trace: Option<Arc<str>>,
     /// A keyed digest of a credential that was not verified.
     pub credential: Option<[u8; 32]>,
+    /// The value of the path parameter in its scope, such as an intake's name: for metrics.
+    pub intake: Option<Arc<str>>,
 }
 
 impl Who {
@@ -50,6 +55,7 @@ impl Who {
             actor: None,
             trace: None,
             credential: None,
+            intake: None,
         }
     }
 
@@ -71,7 +77,9 @@ impl Call {
         key: &Key,
         fingerprint: Fingerprint,
         policy: &Arc<Policy>,
+        intake: Option<Arc<str>>,
         meta: Meta,
+        began: Duration,
     ) -> Self {
         Self {
             slot,
@@ -81,6 +89,8 @@ impl Call {
             keep_for: policy.keep_for,
             meta: Arc::new(meta),
             former: None,
+            intake,
+            began,
         }
     }
 
@@ -175,6 +185,8 @@ pub struct Replay {
     pub expires_at: Option<Timestamp>,
     /// The trace of the original.
     pub original_trace: Option<Arc<str>>,
+    /// How often it was replayed before, as far as the store has counted.
+    pub replays: u64,
 }
 
 impl Replay {
@@ -185,6 +197,7 @@ impl Replay {
             original_at: Some(record.created_at),
             expires_at: Some(record.expires_at),
             original_trace: record.meta.trace.clone(),
+            replays: record.replays,
         })
     }
 
@@ -199,6 +212,7 @@ impl Replay {
             original_at: receipt.map(|receipt| receipt.created_at),
             expires_at: receipt.map(|receipt| receipt.expires_at),
             original_trace: original.trace.clone(),
+            replays: 0,
         }
     }
 }

@@ -27,6 +27,8 @@ pub struct Execution {
 struct Protection {
     lease: Lease,
     flight: Arc<Flight>,
+    /// When the slot became ours, on the engine's clock.
+    since: Duration,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -37,11 +39,15 @@ pub(super) struct Wishes {
 }
 
 impl Execution {
-    pub(super) fn new(call: &Call, lease: Lease, flight: &Arc<Flight>) -> Self {
-        let flight = Arc::clone(flight);
+    pub(super) fn new(call: &Call, lease: Lease, flight: &Arc<Flight>, since: Duration) -> Self {
+        let protection = Protection {
+            lease,
+            flight: Arc::clone(flight),
+            since,
+        };
         Self {
             key: call.key.clone(),
-            protection: Some(Arc::new(Protection { lease, flight })),
+            protection: Some(Arc::new(protection)),
             wishes: Arc::default(),
         }
     }
@@ -69,6 +75,11 @@ impl Execution {
     pub fn label(&self) -> Option<impl fmt::Display> {
         let lease = self.lease()?;
         Some(event::label(self.key.hint(), lease.slot))
+    }
+
+    /// When the slot became ours; nothing when running without protection.
+    pub(super) fn since(&self) -> Option<Duration> {
+        self.protection.as_ref().map(|protection| protection.since)
     }
 
     /// 1, or more if an earlier attempt lapsed: then check what it left behind.

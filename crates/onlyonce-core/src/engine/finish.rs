@@ -68,6 +68,7 @@ impl Engine {
             let flight = held.flight.take()?;
             let settling = engine.settle(&held.call, &flight, &held.execution, outcome);
             let answer = settling.await;
+            engine.emit_ended(&held.call, &held.execution);
             let answer = flight.end(answer);
             engine.report(&held.call, &answer, false);
             if let Some(outer) = held.within.take() {
@@ -126,7 +127,8 @@ impl Engine {
             };
         }
         if response.origin == Origin::TooLarge {
-            self.emit(call, &Event::TooLarge);
+            let bytes_max = call.policy.limits.response_bytes_max;
+            self.emit(call, &Event::TooLarge { bytes_max });
         }
         let keep_for = wishes.keep_for.unwrap_or(call.keep_for);
         self.complete(call, flight, &lease, response, keep_for)
@@ -201,6 +203,14 @@ impl Engine {
         }
     }
 
+    /// Says that the claim is over, and how long it lasted.
+    pub(super) fn emit_ended(&self, call: &Call, execution: &Execution) {
+        if let Some(since) = execution.since() {
+            let held = self.now().saturating_sub(since);
+            self.emit(call, &Event::Ended { held });
+        }
+    }
+
     fn emit_stored(&self, call: &Call, response: &Response, receipt: &Receipt) {
         self.emit(
             call,
@@ -209,6 +219,7 @@ impl Engine {
                 bytes: response.bytes(),
                 took: response.took,
                 expires_at: receipt.expires_at,
+                keep_for: receipt.expires_at.since(receipt.completed_at),
             },
         );
     }

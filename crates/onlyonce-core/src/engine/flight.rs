@@ -30,6 +30,7 @@ pub(super) struct Flight {
     slot: Slot,
     pub(super) fingerprint: Fingerprint,
     pub(super) meta: Arc<Meta>,
+    pub(super) intake: Option<Arc<str>>,
     phase: Mutex<Stage>,
     changed: Notify,
     waiters: AtomicUsize,
@@ -68,6 +69,8 @@ pub(super) enum Phase {
 pub(super) struct Renewal {
     pub(super) lease: Lease,
     pub(super) due: Duration,
+    /// When the slot became ours.
+    pub(super) since: Duration,
 }
 
 pub(super) enum Joined {
@@ -181,6 +184,7 @@ impl Flight {
             slot: call.slot,
             fingerprint: call.fingerprint,
             meta: Arc::clone(&call.meta),
+            intake: call.intake.clone(),
             phase: Mutex::new(Stage {
                 phase: Phase::Claiming,
                 number: 0,
@@ -243,6 +247,10 @@ impl Flight {
     /// then its meaning is what the slot holds: a flight that claims or waits may itself be refused.
     pub(super) fn holds_the_slot(&self) -> bool {
         lock(&self.renewal).is_some()
+    }
+
+    pub(super) fn waiters(&self) -> usize {
+        self.waiters.load(Ordering::Relaxed)
     }
 
     /// Takes a place among those who wait for this flight.

@@ -46,6 +46,7 @@ impl Engine {
         W: FnOnce(Execution) -> F + Send + 'static,
         F: Future<Output = Outcome> + Send + 'static,
     {
+        let mut caller = Caller::new(self, &call);
         let mut patience = Patience::default();
         let guard = loop {
             match self.inner.flights.join(&call, self.clone()) {
@@ -54,7 +55,7 @@ impl Engine {
                     // Boxed: its state would weigh on every call that leads.
                     match Box::pin(self.follow(&flight, &call, &mut patience)).await {
                         Followed::Answer(answer) => {
-                            self.report(&call, &answer, true);
+                            caller.answered(&answer, true);
                             return answer;
                         }
                         Followed::Again => {}
@@ -76,7 +77,7 @@ impl Engine {
             Poll::Ready(answer) => answer,
             Poll::Pending => landed(&flight, &call).await,
         };
-        self.report(&call, &answer, false);
+        caller.answered(&answer, false);
         answer
     }
 
@@ -236,7 +237,7 @@ impl Engine {
         started: Duration,
         work: Work,
     ) -> Answer {
-        match self.execute(call, execution, started, work).await {
+        let answer = match self.execute(call, execution, started, work).await {
             Ok(outcome) => self.settle(call, flight, execution, outcome).await,
             Err(TimedOut) => match self.settle(call, flight, execution, Outcome::Unknown).await {
                 Answer::Refused(_) => {
@@ -245,7 +246,9 @@ impl Engine {
                 }
                 overtaken @ (Answer::Ran { .. } | Answer::Replayed(_)) => overtaken,
             },
-        }
+        };
+        self.emit_ended(call, execution);
+        answer
     }
 
     /// The claim is granted: from now on its lease is kept alive, and duplicates wait for us.
@@ -261,7 +264,7 @@ impl Engine {
             self.inner.flights.put_first(flight);
         }
         flight.enter(Phase::Running);
-        Execution::new(call, lease, flight)
+        Execution::new(call, lease, flight, now)
     }
 
     /// Runs the work to its end, its panic or its deadline.
@@ -324,6 +327,8 @@ impl Engine {
                 biased;
                 () = flight.changed(seen) => {}
                 () = &mut deadline, if !matches!(phase, Phase::Claiming) => {
+                    let waited = call.policy.duplicate.patience();
+                    self.emit(call, &Event::GaveUp { waited });
                     return Followed::Answer(Answer::Refused(in_progress(call)));
                 }
             }
@@ -350,8 +355,9 @@ impl Engine {
 
     /// Says once, for each caller, what it got.
     pub(super) fn report(&self, call: &Call, answer: &Answer, attached: bool) {
+        let took = self.now().saturating_sub(call.began);
         match answer {
-            Answer::Ran { .. } => {}
+            Answer::Ran { .. } => self.emit(call, &Event::Ran { took }),
             Answer::Replayed(replay) => {
                 if replay.expires_at.is_some() {
                     self.count_replay(call);
@@ -362,13 +368,52 @@ impl Engine {
                         original_at: replay.original_at.unwrap_or_default(),
                         original_trace: replay.original_trace.clone(),
                         attached,
+                        replays: replay.replays,
+                        took,
                     },
                 );
             }
             Answer::Refused(refusal) => {
-                let reason = refusal.reason;
-                self.emit(call, &Event::Refused { reason });
+                let (reason, original) = (refusal.reason, refusal.original.clone());
+                self.emit(
+                    call,
+                    &Event::Refused {
+                        reason,
+                        original,
+                        took,
+                    },
+                );
             }
+        }
+    }
+}
+
+/// Whoever waits for a call's answer: told of once, also if it goes away before that.
+struct Caller<'a> {
+    engine: &'a Engine,
+    call: &'a Call,
+    is_answered: bool,
+}
+
+impl<'a> Caller<'a> {
+    fn new(engine: &'a Engine, call: &'a Call) -> Self {
+        Self {
+            engine,
+            call,
+            is_answered: false,
+        }
+    }
+
+    fn answered(&mut self, answer: &Answer, attached: bool) {
+        self.is_answered = true;
+        self.engine.report(self.call, answer, attached);
+    }
+}
+
+impl Drop for Caller<'_> {
+    fn drop(&mut self) {
+        if !self.is_answered {
+            self.engine.emit(self.call, &Event::HungUp);
         }
     }
 }
@@ -461,6 +506,7 @@ fn verdict(answer: Answer) -> Verdict {
             expires_at: receipt.map(|receipt| receipt.expires_at),
             response,
             original_trace: None,
+            replays: 0,
         }),
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::event::{Event, Verb};
+use crate::event::{About, Event, Verb};
 use crate::lock;
 use crate::store::{Lease, Renewed};
 
@@ -98,7 +98,11 @@ impl Engine {
     /// Keeps the flight's lease alive until it ends.
     pub(super) fn keep_alive(&self, flight: &Arc<Flight>, lease: Lease, now: Duration) {
         let due = now + lease.lease_for / 3;
-        *lock(&flight.renewal) = Some(Renewal { lease, due });
+        *lock(&flight.renewal) = Some(Renewal {
+            lease,
+            due,
+            since: now,
+        });
         self.inner.renewals.schedule(due);
     }
 
@@ -145,7 +149,13 @@ impl Engine {
                 }
             }
         };
-        self.emit_about(&lease.slot, &flight.meta, &event);
+        let about = About {
+            slot: &lease.slot,
+            meta: &flight.meta,
+            fingerprint: Some(&flight.fingerprint),
+            intake: flight.intake.as_deref(),
+        };
+        self.emit_about(&about, &event);
     }
 
     /// Tries again what did not prolong the lease, well before its end.

@@ -103,6 +103,8 @@ impl Engine {
                     original_at: replay.original_at.unwrap_or_default(),
                     original_trace: replay.original_trace.clone(),
                     attached: false,
+                    replays: replay.replays,
+                    took: self.now().saturating_sub(call.began),
                 };
                 self.emit(call, &event);
             }

@@ -129,6 +129,11 @@ impl Shard {
             .filter_map(move |(slot, queued)| Some((*slot, queued.entry.get(now)?)))
     }
 
+    /// All records, expired ones too.
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
     /// Drops at most `records_max` expired records.
     pub(super) fn sweep(&mut self, now: Duration, records_max: usize) -> usize {
         let mut swept = 0;

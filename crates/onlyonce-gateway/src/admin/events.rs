@@ -4,11 +4,12 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use axum::extract::State;
+use axum::extract::{Query, State};
 use axum::response::sse::{self, KeepAlive, Sse};
 use futures_util::stream::{self, Stream};
-use onlyonce_core::{About, Event, Subscriber};
-use serde_json::json;
+use onlyonce_core::{About, Clock as _, Event, Subscriber, SystemClock};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
@@ -17,15 +18,68 @@ use super::Admin;
 /// How far behind a watcher may be.
 const BEHIND_MAX: usize = 1024;
 
+/// Something that happened.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct EventLine {
+    /// When.
+    pub at: String,
+    /// The record's address, as 64 hex digits.
+    pub slot: String,
+    /// A harmless start of the key, and of its digest.
+    pub key: String,
+    /// The route or job.
+    pub operation: String,
+    /// Who asked, where that is known.
+    pub actor: Option<String>,
+    /// What happened, in a word.
+    pub event: String,
+    /// What else there is to say.
+    pub detail: String,
+}
+
+/// Which events to send. Empty sends all.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WatchQuery {
+    /// Only these, by their words: `replayed,refused`.
+    event: Option<String>,
+    /// Only of this route or job.
+    operation: Option<String>,
+    /// Only by this actor.
+    actor: Option<String>,
+    /// Only of slots that start like this.
+    slot: Option<String>,
+}
+
+impl WatchQuery {
+    fn admits(&self, line: &EventLine) -> bool {
+        let same = |wanted: &Option<String>, found: Option<&str>| {
+            wanted.as_deref().is_none_or(|wanted| found == Some(wanted))
+        };
+        let mut events = self.event.as_deref().unwrap_or_default().split(',');
+        (self.event.is_none() || events.any(|wanted| wanted == line.event))
+            && same(&self.operation, Some(&line.operation))
+            && same(&self.actor, line.actor.as_deref())
+            && self
+                .slot
+                .as_ref()
+                .is_none_or(|start| line.slot.starts_with(start.as_str()))
+    }
+}
+
 /// Tells watchers what the engine says.
 pub(crate) struct Events {
-    told: broadcast::Sender<Arc<str>>,
+    clock: SystemClock,
+    told: broadcast::Sender<Arc<EventLine>>,
 }
 
 impl Events {
     pub(crate) fn new() -> Self {
         let (told, _) = broadcast::channel(BEHIND_MAX);
-        Self { told }
+        Self {
+            clock: SystemClock::new(),
+            told,
+        }
     }
 }
 
@@ -35,31 +89,40 @@ impl Subscriber for Events {
         if self.told.receiver_count() == 0 {
             return;
         }
-        let line = json!({
-            "slot": about.slot.to_string(),
-            "key": about.label().to_string(),
-            "operation": about.meta.operation,
-            "actor": about.meta.actor,
-            "event": event.name(),
-            "detail": format!("{event:?}"),
-        });
-        drop(self.told.send(line.to_string().into()));
+        let line = EventLine {
+            at: self.clock.wall().to_rfc3339(),
+            slot: about.slot.to_string(),
+            key: about.label().to_string(),
+            operation: about.meta.operation.to_string(),
+            actor: about.meta.actor.as_deref().map(str::to_owned),
+            event: event.name().to_owned(),
+            detail: format!("{event:?}"),
+        };
+        drop(self.told.send(Arc::new(line)));
     }
 }
 
 pub(super) async fn stream(
     State(admin): State<Admin>,
+    Query(query): Query<WatchQuery>,
 ) -> Sse<impl Stream<Item = Result<sse::Event, Infallible>>> {
-    let heard = admin.events.told.subscribe();
-    let events = stream::unfold(heard, async |mut heard| {
-        let event = match heard.recv().await {
-            Ok(line) => sse::Event::default().data(&*line),
-            Err(RecvError::Lagged(missed)) => sse::Event::default()
-                .event("missed")
-                .data(missed.to_string()),
-            Err(RecvError::Closed) => return None,
+    let heard = admin.observers.events.told.subscribe();
+    let events = stream::unfold((heard, query), async |(mut heard, query)| {
+        let event = loop {
+            match heard.recv().await {
+                Ok(line) if !query.admits(&line) => {}
+                Ok(line) => {
+                    let line = serde_json::to_string(&*line).unwrap_or_default();
+                    break sse::Event::default().data(line);
+                }
+                Err(RecvError::Lagged(missed)) => {
+                    let missed = missed.to_string();
+                    break sse::Event::default().event("missed").data(missed);
+                }
+                Err(RecvError::Closed) => return None,
+            }
         };
-        Some((Ok(event), heard))
+        Some((Ok(event), (heard, query)))
     });
     Sse::new(events).keep_alive(KeepAlive::default())
 }

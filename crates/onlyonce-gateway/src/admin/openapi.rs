@@ -5,7 +5,9 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Value, json};
 
+use super::events::WatchQuery;
 use super::records::{Extend, Find, ListQuery, RecordsPage, Resolve, ShowQuery, StatsView, Swept};
+use super::top::{TopQuery, TopView};
 use super::view::RecordView;
 
 pub(super) async fn document() -> Json<Value> {
@@ -67,8 +69,19 @@ fn describe() -> Value {
         }},
         "/api/v1/events": {"get": {
             "summary": "What happens, as server-sent events",
+            "parameters": parameters::<WatchQuery>(),
             "responses": {"200": {"description": "One JSON object an event",
                 "content": {"text/event-stream": {"schema": {"type": "string"}}}}},
+        }},
+        "/api/v1/top": {"get": {
+            "summary": "The keys that are replayed, refused or waited for most",
+            "parameters": parameters::<TopQuery>(),
+            "responses": answers::<TopView>(&mut shapes, &[400]),
+        }},
+        "/metrics": {"get": {
+            "summary": "Everything that is counted, for Prometheus",
+            "responses": {"200": {"description": "OpenMetrics text",
+                "content": {"application/openmetrics-text": {"schema": {"type": "string"}}}}},
         }},
         "/healthz": {"get": {"summary": "Whether the process serves",
             "responses": {"200": {"description": "It does"}}}},

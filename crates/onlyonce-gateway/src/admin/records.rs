@@ -181,11 +181,14 @@ pub(super) async fn forget(
     State(admin): State<Admin>,
     Path(address): Path<String>,
 ) -> Result<StatusCode, Problem> {
-    if admin.operate()?.forget(&slot(&address)?).await? {
-        Ok(StatusCode::NO_CONTENT)
-    } else {
-        Err(absent())
+    let slot = slot(&address)?;
+    let operate = admin.operate()?;
+    let record = operate.get(&slot).await?.ok_or_else(absent)?;
+    if !operate.forget(&slot).await? {
+        return Err(absent());
     }
+    admin.observers.forgotten(&slot, &record);
+    Ok(StatusCode::NO_CONTENT)
 }
 
 pub(super) async fn extend(

@@ -113,12 +113,21 @@ pub(crate) async fn gateway(service: SocketAddr, more: &str) -> Gateway {
     Gateway::start(&settings).await.unwrap()
 }
 
+/// The same on a store that `more` names.
+pub(crate) async fn started(service: SocketAddr, more: &str) -> Gateway {
+    let settings = load(&format!("upstream = \"http://{service}\"\n{more}"));
+    Gateway::start(&settings).await.unwrap()
+}
+
 pub(crate) fn settings(service: SocketAddr, more: &str) -> Config {
+    load(&format!(
+        "upstream = \"http://{service}\"\nstore = \"memory:\"\n{more}"
+    ))
+}
+
+fn load(more: &str) -> Config {
     let file = tempfile::NamedTempFile::new().unwrap();
-    let text = format!(
-        "listen = \"127.0.0.1:0\"\nadmin = \"127.0.0.1:0\"\nupstream = \"http://{service}\"\n\
-         store = \"memory:\"\n{more}"
-    );
+    let text = format!("listen = \"127.0.0.1:0\"\nadmin = \"127.0.0.1:0\"\n{more}");
     std::fs::write(file.path(), text).unwrap();
     config::load(Some(file.path()), [], &[]).unwrap()
 }

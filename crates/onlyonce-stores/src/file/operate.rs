@@ -75,6 +75,8 @@ impl Operate for FileStore {
             records: live.records,
             pending: live.pending,
             bytes: live.bytes,
+            // What has expired is dropped with its segment.
+            expired: 0,
         })
     }
 

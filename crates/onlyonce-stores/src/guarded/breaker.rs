@@ -75,6 +75,7 @@ pub(super) struct Breaker {
     failures_max: u32,
     open_for: Duration,
     tell: Option<Tell>,
+    backend: &'static str,
     phase: Mutex<Phase>,
     /// The state of `phase`, to be read without its lock.
     state: AtomicU8,
@@ -134,6 +135,7 @@ impl Breaker {
             failures_max,
             open_for,
             tell: None,
+            backend: "store",
             phase: Mutex::new(Phase::Closed { failures: 0 }),
             state: AtomicU8::new(BreakerState::Closed as u8),
             opened: AtomicU64::new(0),
@@ -144,6 +146,10 @@ impl Breaker {
     pub(super) fn configure(&mut self, failures_max: u32, open_for: Duration) {
         self.failures_max = failures_max;
         self.open_for = open_for;
+    }
+
+    pub(super) fn named(&mut self, backend: &'static str) {
+        self.backend = backend;
     }
 
     pub(super) fn on_change(&mut self, tell: Tell) {
@@ -237,16 +243,27 @@ impl Breaker {
         *phase = next;
         let state = next.state();
         self.state.store(state as u8, Ordering::Release);
+        let backend = self.backend;
         match state {
-            BreakerState::Closed => {
-                tracing::info!(target: "onlyonce", breaker = %state, "the store is back");
-            }
-            BreakerState::HalfOpen => {
-                tracing::info!(target: "onlyonce", breaker = %state, "one claim tries the store");
-            }
-            BreakerState::Open => {
-                tracing::warn!(target: "onlyonce", breaker = %state, "the store fails, claims are refused");
-            }
+            BreakerState::Closed => tracing::info!(
+                target: "onlyonce",
+                event = "idempotency.circuit_breaker.closed",
+                backend,
+                "the store is back"
+            ),
+            BreakerState::HalfOpen => tracing::info!(
+                target: "onlyonce",
+                event = "idempotency.circuit_breaker.half_opened",
+                backend,
+                "one claim tries the store"
+            ),
+            BreakerState::Open => tracing::warn!(
+                target: "onlyonce",
+                event = "idempotency.circuit_breaker.opened",
+                backend,
+                threshold = self.failures_max,
+                "the store fails, claims are refused"
+            ),
         }
         if let Some(tell) = &self.tell {
             tell(state);

@@ -35,8 +35,10 @@ pub(super) const PGBOUNCER: Program = Program::new("pgbouncer", "pgbouncer");
 const NGINX: Program = Program::new("nginx", "nginx");
 const PYTHON: Program = Program::new("python3", "python3");
 const CURL: Program = Program::new("curl", "curl");
+/// Checks alert rules; no server.
+const PROMTOOL: Program = Program::new("promtool", "prometheus");
 
-const ALL: [Program; 13] = [
+const ALL: [Program; 14] = [
     REDIS_SERVER,
     REDIS_CLI,
     REDIS_SENTINEL,
@@ -50,6 +52,7 @@ const ALL: [Program; 13] = [
     NGINX,
     PYTHON,
     CURL,
+    PROMTOOL,
 ];
 
 impl Program {

@@ -147,6 +147,7 @@ fn call(world: &World, engine: &Engine, order: &Order, id: usize) -> Call {
         actor: None,
         trace: Some(id.to_string().into()),
         credential: credential(order),
+        intake: None,
     };
     let key = &world.keys[order.key];
     let call = engine.call(&world.scope, key, order.fingerprint(), &order.policy, who);

@@ -114,22 +114,23 @@ async fn no_outcome_shows_a_secret_in_logs_events_errors_or_stores() {
     let log = capture.log.text();
     needles.assert_absent("log", &log);
     for event in [
-        "WeakKey",
-        "Claimed",
-        "Attached",
-        "Stored",
-        "TooLarge",
-        "NotKept",
-        "Replayed",
-        "Refused",
-        "Panicked",
-        "TimedOut",
-        "OutcomeUnknown",
-        "NotRun",
-        "StoreFailed",
-        "Unprotected",
+        "key.weak",
+        "lock.attempt",
+        "cache.lookup",
+        "processed",
+        "cache.oversized",
+        "replay",
+        "conflict",
+        "refused",
+        "handler.panicked",
+        "handler.timeout",
+        "outcome_unknown",
+        "not_run",
+        "storage.error",
+        "unprotected",
     ] {
-        assert!(log.contains(event), "{event} was never provoked");
+        let named = format!("event=\"idempotency.{event}\"");
+        assert!(log.contains(&named), "{event} was never provoked");
     }
 }
 

@@ -2,9 +2,11 @@
 //! asks each connection whether it is alive on its way back, which costs a round trip.
 
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::TryStreamExt;
+use onlyonce_core::operate::Connections;
 use onlyonce_core::{Clock, SystemClock};
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlQueryResult, MySqlRow};
 use sqlx::{ConnectOptions, Connection, Either};
@@ -29,6 +31,7 @@ pub(super) struct Lines {
     connect: MySqlConnectOptions,
     idle: Mutex<Vec<Idle>>,
     free: Semaphore,
+    exhausted: AtomicU64,
     terms: Terms,
     clock: SystemClock,
 }
@@ -63,8 +66,24 @@ impl Lines {
             connect: connect.disable_statement_logging(),
             idle: Mutex::default(),
             free: Semaphore::new(terms.connections),
+            exhausted: AtomicU64::new(0),
             terms,
             clock: SystemClock::new(),
+        }
+    }
+
+    /// How many are in use, and how often there were too few.
+    pub(super) fn connections(&self) -> Connections {
+        let idle = self.free.available_permits().min(self.terms.connections);
+        Connections {
+            active: (self.terms.connections - idle) as u64,
+            exhausted: self.exhausted.load(Ordering::Relaxed),
+        }
+    }
+
+    fn count_exhausted(&self) {
+        if self.free.available_permits() == 0 {
+            self.exhausted.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -102,6 +121,7 @@ impl Lines {
 
     /// A connection for statements that belong together. It is closed unless it is kept.
     pub(super) async fn line(&self) -> Result<Line<'_>, Trouble> {
+        self.count_exhausted();
         let turn = timeout(self.terms.timeout, self.free.acquire()).await;
         let turn = turn.map_err(|_| Trouble::late())?;
         let turn = turn.map_err(|_| Trouble::late())?;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use onlyonce_core::operate::{Filter, Page, Resolved, Stats};
+use onlyonce_core::operate::{Connections, Filter, Page, Resolved, Stats};
 use onlyonce_core::{Operate, Record, Response, Slot, StoreError, StoreErrorKind, async_trait};
 
 use super::MySqlStore;
@@ -116,7 +116,9 @@ impl Operate for MySqlStore {
     async fn stats(&self) -> Result<Stats, StoreError> {
         let text = Text::of(self.server.statements.fill(&format!(
             "SELECT COUNT(*), CAST(COALESCE(SUM(state = 'P'), 0) AS SIGNED), \
-             CAST(COALESCE(SUM(bytes), 0) AS SIGNED) FROM {{table}} \
+             CAST(COALESCE(SUM(bytes), 0) AS SIGNED), \
+             (SELECT COUNT(*) FROM {{table}} WHERE sweep_at <= {BEGAN} \
+                 AND expires_at <= {BEGAN} AND state <> 'R') FROM {{table}} \
              WHERE sweep_at > {BEGAN} AND expires_at > {BEGAN} AND state <> 'R'"
         )));
         let answered = self.server.lines.ask(&text).await?;
@@ -127,7 +129,12 @@ impl Operate for MySqlStore {
             records: number(0)?,
             pending: number(1)?,
             bytes: number(2)?,
+            expired: number(3)?,
         })
+    }
+
+    fn connections(&self) -> Option<Connections> {
+        Some(self.server.lines.connections())
     }
 
     async fn ping(&self) -> Result<(), StoreError> {

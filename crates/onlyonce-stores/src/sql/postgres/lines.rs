@@ -1,9 +1,11 @@
 //! Connections to the server. A store of its own keeps them at hand between statements, because a
 //! pool asks each connection whether it is alive on its way in and out, which costs a round trip.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use onlyonce_core::operate::Connections;
 use onlyonce_core::{Clock, SystemClock};
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgConnection, PgPool, PgRow};
@@ -26,6 +28,7 @@ pub(super) struct Lines {
     pool: PgPool,
     idle: Mutex<Vec<Line>>,
     free: Semaphore,
+    exhausted: AtomicU64,
     terms: Terms,
     clock: SystemClock,
 }
@@ -55,8 +58,24 @@ impl Lines {
             pool,
             idle: Mutex::default(),
             free: Semaphore::new(terms.connections),
+            exhausted: AtomicU64::new(0),
             terms,
             clock: SystemClock::new(),
+        }
+    }
+
+    /// How many are in use, and how often there were too few.
+    pub(super) fn connections(&self) -> Connections {
+        let idle = self.free.available_permits().min(self.terms.connections);
+        Connections {
+            active: (self.terms.connections - idle) as u64,
+            exhausted: self.exhausted.load(Ordering::Relaxed),
+        }
+    }
+
+    fn count_exhausted(&self) {
+        if self.free.available_permits() == 0 {
+            self.exhausted.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -76,6 +95,7 @@ impl Lines {
         what: &Statement,
         args: &[Arg],
     ) -> Result<Vec<PgRow>, Trouble> {
+        self.count_exhausted();
         let turn = timeout(at_most, self.free.acquire()).await;
         let _turn = turn.map_err(|_| Trouble::late())?;
         let mut again = what.repeatable;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use onlyonce_core::operate::{Filter, Page, Resolved, StateName, Stats};
+use onlyonce_core::operate::{Connections, Filter, Page, Resolved, StateName, Stats};
 use onlyonce_core::{Operate, Record, Response, Slot, StoreError, async_trait, codec};
 use sqlx::postgres::PgRow;
 
@@ -180,7 +180,12 @@ impl Operate for PostgresStore {
             records: count(row, "records")?,
             pending: count(row, "pending")?,
             bytes: count(row, "bytes")?,
+            expired: count(row, "expired")?,
         })
+    }
+
+    fn connections(&self) -> Option<Connections> {
+        Some(self.server.lines.connections())
     }
 
     async fn ping(&self) -> Result<(), StoreError> {

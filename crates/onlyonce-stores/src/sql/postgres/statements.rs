@@ -114,7 +114,9 @@ const EXTEND: &str = "UPDATE {table} SET
 /// A whole table is read best from its start to its end, which the other statements must not do.
 const STATS: &str = "SET LOCAL enable_seqscan = on;
     SELECT count(*) AS records, count(*) FILTER (WHERE state = 'P') AS pending,
-        coalesce(sum(octet_length(response)), 0)::int8 AS bytes
+        coalesce(sum(octet_length(response)), 0)::int8 AS bytes,
+        (SELECT count(*) FROM {table}
+            WHERE expires_at <= statement_timestamp() AND state <> 'R') AS expired
     FROM {table} WHERE expires_at > statement_timestamp() AND state <> 'R'";
 const OFFER: &str = "INSERT INTO {table}_agreed (name, value) VALUES ($1::text, $2::bytea)
     ON CONFLICT (name) DO NOTHING";

@@ -90,7 +90,9 @@ impl Operate for SqliteStore {
 
     async fn stats(&self) -> Result<Stats, StoreError> {
         let stats = self.statements.rare(&format!(
-            "SELECT COUNT(*), COALESCE(SUM(state = 'P'), 0), COALESCE(SUM(bytes), 0) \
+            "SELECT COUNT(*), COALESCE(SUM(state = 'P'), 0), COALESCE(SUM(bytes), 0), \
+             (SELECT COUNT(*) FROM {{table}} \
+                 WHERE sweep_at <= {NOW} AND expires_at <= {NOW} AND state <> 'R') \
              FROM {{table}} WHERE sweep_at > {NOW} AND expires_at > {NOW} AND state <> 'R'"
         ));
         let row = sqlx::query(stats).fetch_one(&self.readers).await;
@@ -103,6 +105,7 @@ impl Operate for SqliteStore {
             records: number(0)?,
             pending: number(1)?,
             bytes: number(2)?,
+            expired: number(3)?,
         })
     }
 

@@ -1,0 +1,122 @@
+//! `onlyonce audit`, beside a gateway that runs, is killed and runs again.
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::support::gateway::{Running, eventually, service, token};
+use crate::support::program::run;
+
+const SETTINGS: &str = "store = \"memory:\"\n[audit]\npath = \"FOLDER/trail/audit.jsonl\"\n";
+
+async fn order(gateway: &Running, user: &str, key: &str) {
+    let request = gateway
+        .request("/orders", key)
+        .header("authorization", token(user));
+    assert_eq!(request.send().await.unwrap().status(), 200);
+}
+
+async fn tail(folder: &TempDir, more: &[&str]) -> (Vec<Value>, String) {
+    let file = folder.path().join("trail/audit.jsonl");
+    let mut line = vec![
+        "audit",
+        "tail",
+        "--file",
+        file.to_str().unwrap(),
+        "-n",
+        "1000",
+    ];
+    line.extend(more);
+    let (code, out, err) = run(&line).await;
+    assert_eq!(code, 0, "{err}");
+    (
+        out.lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect(),
+        err,
+    )
+}
+
+#[tokio::test]
+async fn a_gateway_that_is_killed_leaves_a_trail_that_can_be_read_and_gone_on_with() {
+    let (upstream, _) = service().await;
+    let mut gateway = Running::start(&upstream, SETTINGS).await;
+    for number in 0..50 {
+        order(&gateway, "ann", &format!("first-{number}")).await;
+    }
+    eventually("something is written", async || {
+        !tail(&gateway.folder, &[]).await.0.is_empty()
+    })
+    .await;
+    gateway.child.start_kill().unwrap();
+    gateway.child.wait().await.unwrap();
+    let before = tail(&gateway.folder, &[]).await.0.len();
+
+    let gateway = Running::start_with(&upstream, SETTINGS, &[], gateway.folder).await;
+    order(&gateway, "bob", "second").await;
+    let by_bob = ["--actor", "bob"];
+    eventually("it goes on", async || {
+        tail(&gateway.folder, &by_bob).await.0.len() == 1
+    })
+    .await;
+
+    let (entries, said) = tail(&gateway.folder, &[]).await;
+    assert!(entries.len() > before && before > 0);
+    assert_eq!(said, "", "no line is torn");
+    let entry = &tail(&gateway.folder, &by_bob).await.0[0];
+    assert_eq!(entry["eventType"], "idempotency.key.created");
+    assert_eq!(entry["actor"]["id"], "bob");
+}
+
+#[tokio::test]
+async fn an_actor_is_purged_while_the_gateway_runs() {
+    let (upstream, _) = service().await;
+    let settings = format!("{SETTINGS}file_bytes_max = 2000\n");
+    let gateway = Running::start(&upstream, &settings).await;
+    for number in 0..10 {
+        order(&gateway, "ann", &format!("ann-{number}")).await;
+        order(&gateway, "bob", &format!("bob-{number}")).await;
+    }
+    eventually("all is written", async || {
+        tail(&gateway.folder, &[]).await.0.len() == 20
+    })
+    .await;
+
+    let file = gateway.folder.path().join("trail/audit.jsonl");
+    let line = [
+        "audit",
+        "purge",
+        "--file",
+        file.to_str().unwrap(),
+        "--actor",
+        "ann",
+        "--json",
+    ];
+    let (code, out, err) = run(&line).await;
+    order(&gateway, "bob", "afterwards").await;
+
+    assert_eq!(
+        (code, out.trim()),
+        (0, "{\"kept\":10,\"removed\":10}"),
+        "{err}"
+    );
+    eventually("it goes on", async || {
+        tail(&gateway.folder, &[]).await.0.len() == 11
+    })
+    .await;
+    assert!(
+        tail(&gateway.folder, &["--actor", "ann"])
+            .await
+            .0
+            .is_empty()
+    );
+    let files = std::fs::read_dir(gateway.folder.path().join("trail")).unwrap();
+    assert!(files.count() > 3, "it was spread over several files");
+}
+
+#[tokio::test]
+async fn a_trail_that_is_not_there_is_told() {
+    let (code, _, said) = run(&["audit", "tail", "--file", "/nowhere/audit.jsonl"]).await;
+
+    assert_eq!(code, 2);
+    assert!(said.contains("/nowhere/audit.jsonl"), "{said}");
+}

@@ -1,0 +1,149 @@
+//! Traces: a span for each keyed request in the trace it came with, told to the service behind, and
+//! linked from every replay. Received by a collector that decodes what is really sent.
+
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::routing::post;
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::trace::v1::Span;
+use prost::Message as _;
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+
+use crate::support::gateway::{Running, service};
+
+#[derive(Clone, Default)]
+struct Collector {
+    spans: Arc<Mutex<Vec<Span>>>,
+    services: Arc<Mutex<Vec<String>>>,
+}
+
+impl Collector {
+    async fn start(&self) -> String {
+        let app = Router::new()
+            .route("/v1/traces", post(take))
+            .with_state(self.clone());
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        tokio::spawn(axum::serve(listener, app).into_future());
+        address
+    }
+}
+
+async fn take(State(collector): State<Collector>, body: Bytes) -> &'static str {
+    let request = ExportTraceServiceRequest::decode(body).unwrap();
+    for resource in request.resource_spans {
+        let attributes = resource.resource.unwrap().attributes;
+        let named = attributes.into_iter().filter(|it| it.key == "service.name");
+        for attribute in named {
+            if let Some(Value::StringValue(name)) = attribute.value.unwrap().value {
+                collector.services.lock().unwrap().push(name);
+            }
+        }
+        for scope in resource.scope_spans {
+            collector.spans.lock().unwrap().extend(scope.spans);
+        }
+    }
+    ""
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn attribute(span: &Span, name: &str) -> Option<Value> {
+    let mut attributes = span.attributes.iter();
+    attributes.find(|it| it.key == name)?.value.clone()?.value
+}
+
+#[tokio::test]
+async fn a_replay_is_linked_to_the_trace_of_its_original() {
+    const FIRST: &str = "0af7651916cd43dd8448eb211c80319c";
+    const SECOND: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+    let collector = Collector::default();
+    let (upstream, work) = service().await;
+    let variables = [("OTEL_EXPORTER_OTLP_ENDPOINT", collector.start().await)];
+    let settings = "store = \"memory:\"\n[[route]]\nmatch = \"POST /{what}\"\n";
+    let folder = TempDir::new().unwrap();
+    let mut gateway = Running::start_with(&upstream, settings, &variables, folder).await;
+
+    for trace in [FIRST, SECOND] {
+        let request = gateway.request("/orders", "key");
+        let request = request.header("traceparent", format!("00-{trace}-b7ad6b7169203331-01"));
+        assert_eq!(request.send().await.unwrap().status(), 200);
+    }
+    let unkeyed = reqwest::Client::new().post(format!("{}/orders", gateway.url));
+    let unkeyed = unkeyed.header("traceparent", format!("00-{FIRST}-00f067aa0ba902b7-01"));
+    unkeyed.send().await.unwrap();
+    gateway.signal("-TERM").await;
+    assert!(gateway.child.wait().await.unwrap().success());
+
+    let spans = collector.spans.lock().unwrap().clone();
+    let [original, replay] = &spans[..] else {
+        panic!("{spans:?}");
+    };
+    assert_eq!(collector.services.lock().unwrap()[0], "onlyonce");
+    assert_eq!(original.name, "POST /{what}");
+    assert_eq!(
+        (hex(&original.trace_id), hex(&replay.trace_id)),
+        (FIRST.into(), SECOND.into())
+    );
+    for span in [original, replay] {
+        assert_eq!(hex(&span.parent_span_id), "b7ad6b7169203331");
+        assert_eq!(
+            attribute(span, "http.response.status_code"),
+            Some(Value::IntValue(200))
+        );
+    }
+    assert_eq!(original.links, []);
+    assert_eq!(
+        attribute(original, "idempotency.replayed"),
+        Some(Value::BoolValue(false))
+    );
+    assert_eq!(
+        attribute(replay, "idempotency.replayed"),
+        Some(Value::BoolValue(true))
+    );
+    let [link] = &replay.links[..] else {
+        panic!("{replay:?}");
+    };
+    assert_eq!(
+        (&link.trace_id, &link.span_id),
+        (&original.trace_id, &original.span_id)
+    );
+    let told = work.traceparents.lock().unwrap().clone();
+    let within = format!("00-{FIRST}-{}-01", hex(&original.span_id));
+    let untouched = format!("00-{FIRST}-00f067aa0ba902b7-01");
+    assert_eq!(told, [within, untouched]);
+}
+
+#[tokio::test]
+async fn a_request_without_a_trace_starts_one_and_nothing_is_told_without_a_collector() {
+    let collector = Collector::default();
+    let (upstream, work) = service().await;
+    let endpoint = ("OTEL_EXPORTER_OTLP_ENDPOINT", collector.start().await);
+    let off = ("OTEL_SDK_DISABLED", "true".to_owned());
+    for (variables, spans) in [
+        (vec![endpoint.clone()], 1),
+        (vec![endpoint, off], 1),
+        (vec![], 1),
+    ] {
+        let folder = TempDir::new().unwrap();
+        let settings = "store = \"memory:\"\n";
+        let mut gateway = Running::start_with(&upstream, settings, &variables, folder).await;
+        assert_eq!(gateway.send("/orders", "key", "{}").await, 200);
+        gateway.signal("-TERM").await;
+        assert!(gateway.child.wait().await.unwrap().success());
+        assert_eq!(collector.spans.lock().unwrap().len(), spans);
+    }
+
+    let spans = collector.spans.lock().unwrap();
+    assert_eq!(spans[0].parent_span_id, b"");
+    let told = work.traceparents.lock().unwrap();
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].contains(&hex(&spans[0].trace_id)));
+}

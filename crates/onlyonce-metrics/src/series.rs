@@ -1,0 +1,249 @@
+//! The metrics of one route and intake, found by two lookups. A name beyond the bound is `other`.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use onlyonce_core::About;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+
+use crate::all::{All, Conflict, Expiry, Intake, Operation, Ratio, Request};
+use crate::float_millis;
+use crate::lives::Lives;
+use crate::window::Window;
+
+/// Distinct values of one label.
+const VALUES_MAX: usize = 100;
+/// What all further values are called.
+const OTHER: &str = "other";
+/// How far back the share of replays looks.
+const HIT_RATE_SPAN: Duration = Duration::from_secs(300);
+
+/// What is counted for a route and an intake.
+pub(crate) struct Series {
+    /// Those that ran or were refused, then those that were replayed.
+    requests: [Counter; 2],
+    replayed: Counter,
+    duration_ms: [Histogram; 2],
+    pub(crate) held_ms: Histogram,
+    pub(crate) intake: Arc<IntakeSeries>,
+}
+
+/// What is counted for an intake, whatever the route.
+pub(crate) struct IntakeSeries {
+    hit_rate: Ratio,
+    window: Window<2>,
+    total: Counter,
+    replays: Counter,
+    pub(crate) acquired: Counter,
+    pub(crate) wait_ms: Histogram,
+    pub(crate) timeouts: Counter,
+    pub(crate) abandoned: Counter,
+    /// Another payload, then another credential.
+    pub(crate) conflicts: [Counter; 2],
+    pub(crate) retried: Counter,
+    pub(crate) active: Gauge,
+    expired: Counter,
+    explicit: Counter,
+    lifetime_ms: Histogram,
+    pub(crate) duplicate_age_ms: Histogram,
+    pub(crate) lives: Lives,
+}
+
+impl Series {
+    /// A caller got its answer.
+    pub(crate) fn answered(&self, replayed: bool, took: Duration) {
+        let kind = usize::from(replayed);
+        self.requests[kind].inc();
+        self.duration_ms[kind].observe(float_millis(took));
+        self.intake.total.inc();
+        if replayed {
+            self.replayed.inc();
+            self.intake.replays.inc();
+        }
+    }
+
+    /// A caller went away before its answer.
+    pub(crate) fn left(&self) {
+        self.requests[0].inc();
+        self.intake.total.inc();
+    }
+}
+
+impl IntakeSeries {
+    /// Moves on what depends on time.
+    fn roll(&self, now: Duration) {
+        let counts = [self.replays.get(), self.total.get()];
+        let [replays, total] = self.window.since(now, HIT_RATE_SPAN, counts);
+        let rate = if total == 0 {
+            0.0
+        } else {
+            replays as f64 / total as f64
+        };
+        self.hit_rate.set(rate);
+        for (keep_for, count) in self.lives.ended(now) {
+            self.expired.inc_by(count);
+            self.active.dec_by(crate::signed(count));
+            for _ in 0..count {
+                self.lifetime_ms.observe(float_millis(keep_for));
+            }
+        }
+    }
+}
+
+type ByIntake = BTreeMap<Arc<str>, Arc<Series>>;
+
+/// All series, by route and intake.
+pub(crate) struct SeriesMap {
+    all: Arc<All>,
+    known: RwLock<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    by_operation: BTreeMap<Arc<str>, ByIntake>,
+    intakes: BTreeMap<Arc<str>, Arc<IntakeSeries>>,
+}
+
+impl SeriesMap {
+    pub(crate) fn new(all: Arc<All>) -> Self {
+        Self {
+            all,
+            known: RwLock::default(),
+        }
+    }
+
+    pub(crate) fn of(&self, about: &About<'_>) -> Arc<Series> {
+        let (operation, intake) = (&*about.meta.operation, about.intake.unwrap_or_default());
+        {
+            let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+            let (operation, intake) = known.named(operation, intake);
+            if let Some(series) = known.find(operation, intake) {
+                return Arc::clone(series);
+            }
+        }
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        let (operation, intake) = known.named(operation, intake);
+        if let Some(series) = known.find(operation, intake) {
+            return Arc::clone(series);
+        }
+        self.make(&mut known, operation.into(), intake.into())
+    }
+
+    /// An operator has forgotten a record that was there for `lifetime`. A record does not say of
+    /// which intake it is, so it is counted where a key of this operation ends when it would have.
+    pub(crate) fn forgotten(
+        &self,
+        about: &About<'_>,
+        now: Duration,
+        keep_for: Duration,
+        lifetime: Duration,
+    ) {
+        let own = self.of(about);
+        let due = now + keep_for.saturating_sub(lifetime);
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let of_operation = known.by_operation.get(&*about.meta.operation);
+        let mut intakes = of_operation.into_iter().flat_map(BTreeMap::values);
+        let begun = intakes.find(|series| series.intake.lives.cut_short(due, keep_for));
+        if let Some(series) = begun {
+            series.intake.active.dec();
+        }
+        let intake = &begun.unwrap_or(&own).intake;
+        intake.explicit.inc();
+        intake.lifetime_ms.observe(float_millis(lifetime));
+    }
+
+    pub(crate) fn roll(&self, now: Duration) {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        for intake in known.intakes.values() {
+            intake.roll(now);
+        }
+    }
+
+    fn make(&self, known: &mut Known, operation: Arc<str>, intake_id: Arc<str>) -> Arc<Series> {
+        let intakes = known.intakes.entry(Arc::clone(&intake_id));
+        let intake = intakes.or_insert_with(|| Arc::new(self.intake(&intake_id)));
+        let all = &self.all;
+        let of_request = |replayed| Request {
+            intake_id: Arc::clone(&intake_id),
+            operation: Arc::clone(&operation),
+            replayed,
+        };
+        let of_operation = Operation {
+            intake_id: Arc::clone(&intake_id),
+            operation: Arc::clone(&operation),
+        };
+        let kinds = ["false", "true"].map(of_request);
+        let series = Arc::new(Series {
+            requests: kinds
+                .each_ref()
+                .map(|it| all.requests.get_or_create_owned(it)),
+            duration_ms: kinds
+                .each_ref()
+                .map(|it| all.duration_ms.get_or_create_owned(it)),
+            replayed: all.replayed.get_or_create_owned(&of_operation),
+            held_ms: all.held_ms.get_or_create_owned(&of_operation),
+            intake: Arc::clone(intake),
+        });
+        let by_intake = known.by_operation.entry(operation).or_default();
+        by_intake.insert(intake_id, Arc::clone(&series));
+        series
+    }
+
+    fn intake(&self, intake_id: &Arc<str>) -> IntakeSeries {
+        let all = &self.all;
+        let of = &Intake {
+            intake_id: Arc::clone(intake_id),
+        };
+        let expiry = |reason| Expiry {
+            intake_id: Arc::clone(intake_id),
+            reason,
+        };
+        let conflict = |conflict_type| Conflict {
+            intake_id: Arc::clone(intake_id),
+            conflict_type,
+        };
+        let conflicts = ["payload_mismatch", "key_collision"].map(conflict);
+        IntakeSeries {
+            hit_rate: all.hit_rate.get_or_create_owned(of),
+            window: Window::default(),
+            total: Counter::default(),
+            replays: Counter::default(),
+            acquired: all.acquired.get_or_create_owned(of),
+            wait_ms: all.wait_ms.get_or_create_owned(of),
+            timeouts: all.timeouts.get_or_create_owned(of),
+            abandoned: all.abandoned.get_or_create_owned(of),
+            conflicts: conflicts.map(|it| all.conflicts.get_or_create_owned(&it)),
+            retried: all.retried.get_or_create_owned(of),
+            active: all.active.get_or_create_owned(of),
+            expired: all.expired.get_or_create_owned(&expiry("ttl_elapsed")),
+            explicit: all.expired.get_or_create_owned(&expiry("explicit_delete")),
+            lifetime_ms: all.lifetime_ms.get_or_create_owned(of),
+            duplicate_age_ms: all.duplicate_age_ms.get_or_create_owned(of),
+            lives: Lives::default(),
+        }
+    }
+}
+
+impl Known {
+    /// The label values for these names.
+    fn named<'a>(&self, operation: &'a str, intake: &'a str) -> (&'a str, &'a str) {
+        let operation = bounded(&self.by_operation, operation);
+        let intake = bounded(&self.intakes, intake);
+        (operation, intake)
+    }
+
+    fn find(&self, operation: &str, intake: &str) -> Option<&Arc<Series>> {
+        self.by_operation.get(operation)?.get(intake)
+    }
+}
+
+fn bounded<'a, T>(known: &BTreeMap<Arc<str>, T>, name: &'a str) -> &'a str {
+    if known.contains_key(name) || known.len() < VALUES_MAX {
+        name
+    } else {
+        OTHER
+    }
+}
