@@ -3,6 +3,8 @@
 
 CREATE TABLE groups (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
+    name TEXT UNIQUE,
+    content BLOB NOT NULL,
     steps INTEGER NOT NULL,
     state TEXT NOT NULL CHECK (state IN ('running', 'done', 'undoing', 'undone')),
     ended_at INTEGER

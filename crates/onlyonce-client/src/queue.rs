@@ -162,6 +162,8 @@ pub struct FailedOperation {
     pub key: Key,
     /// The operation.
     pub operation: Operation,
+    /// The group that it is part of.
+    pub group: Option<GroupId>,
     /// Why it failed.
     pub cause: Cause,
     /// What the service said.
@@ -258,46 +260,37 @@ impl Queue {
         }
         let mut database = self.shared.database.lock().await;
         let mut transaction = begin(&mut database).await?;
-        let parts = group
-            .steps
-            .iter()
-            .flat_map(|(step, undo)| std::iter::once(step).chain(undo.as_ref()));
-        self.make_room(&mut transaction, parts).await?;
+        outcome::sweep(&mut transaction, self.log_start()).await?;
+        if let Some((id, content)) = rows::group_by_name(&mut transaction, &group).await? {
+            return if content == group.content().to_bytes() {
+                Ok(id)
+            } else {
+                Err(QueueError::KeyInUse)
+            };
+        }
+        self.make_room(&mut transaction, group.parts()).await?;
+        let id = rows::insert_group(&mut transaction, &group).await?;
         let steps = i64::try_from(group.steps.len()).unwrap_or(i64::MAX);
-        let inserted = sqlx::query("INSERT INTO groups (steps, state) VALUES (?, 'running')")
-            .bind(steps)
-            .execute(&mut *transaction)
-            .await?;
-        let id = inserted.last_insert_rowid();
         for (step, (operation, undo)) in (0..).zip(&group.steps) {
-            self.add_part(
-                &mut transaction,
-                operation,
-                Place {
-                    group: id,
-                    rank: step,
-                    is_undo: false,
-                },
-            )
-            .await?;
+            let place = Place {
+                group: id.0,
+                rank: step,
+                is_undo: false,
+            };
+            self.add_part(&mut transaction, operation, place).await?;
             if let Some(undo) = undo {
-                let rank = group::undo_rank(steps, step);
-                self.add_part(
-                    &mut transaction,
-                    undo,
-                    Place {
-                        group: id,
-                        rank,
-                        is_undo: true,
-                    },
-                )
-                .await?;
+                let place = Place {
+                    rank: group::undo_rank(steps, step),
+                    is_undo: true,
+                    ..place
+                };
+                self.add_part(&mut transaction, undo, place).await?;
             }
         }
         transaction.commit().await?;
         drop(database);
         self.shared.changed.send_replace(());
-        Ok(GroupId(id))
+        Ok(id)
     }
 
     /// Puts another operation in the place of one that is not done, or that failed. It has a new
@@ -397,6 +390,7 @@ impl Queue {
                 id: row.id,
                 key: row.key,
                 operation: row.operation,
+                group: row.group.map(|place| GroupId(place.group)),
                 cause: row.cause.unwrap_or(Cause::Rejected),
                 detail: row.detail,
                 attempts: row.attempts,

@@ -10,6 +10,9 @@ use sqlx::{ConnectOptions, SqliteConnection};
 
 use super::error::QueueError;
 
+#[cfg(test)]
+mod tests;
+
 const OWNER: &str = "owner";
 const DATABASE: &str = "queue.db";
 /// A child that its owner is just starting holds the lock for a moment more, until it becomes

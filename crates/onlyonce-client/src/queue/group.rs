@@ -1,5 +1,8 @@
 //! Operations that belong together: done in order, all of them or none.
 
+use onlyonce_core::fingerprint::{FingerprintBuilder, Part};
+use onlyonce_core::{Fingerprint, Key};
+
 use crate::operation::Operation;
 
 /// Steps that are done one after the other. When one fails for good, those before it are undone by
@@ -22,6 +25,7 @@ use crate::operation::Operation;
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Group {
+    pub(super) name: Option<Key>,
     pub(super) steps: Vec<(Operation, Option<Operation>)>,
 }
 
@@ -51,6 +55,14 @@ impl Group {
         Self::default()
     }
 
+    /// The same with a name: a group of this name is queued once, as long as the success log goes
+    /// back. It names the group in the queue; the steps have keys of their own.
+    #[must_use]
+    pub fn named(mut self, name: &Key) -> Self {
+        self.name = Some(name.clone());
+        self
+    }
+
     /// The same with a step that needs no undoing.
     #[must_use]
     pub fn step(mut self, operation: Operation) -> Self {
@@ -63,6 +75,26 @@ impl Group {
     pub fn step_or_undo(mut self, operation: Operation, undo: Operation) -> Self {
         self.steps.push((operation, Some(undo)));
         self
+    }
+}
+
+impl Group {
+    /// All operations of it.
+    pub(super) fn parts(&self) -> impl Iterator<Item = &Operation> {
+        let parts = self.steps.iter();
+        parts.flat_map(|(step, undo)| std::iter::once(step).chain(undo.as_ref()))
+    }
+
+    /// What it means.
+    pub(super) fn content(&self) -> Fingerprint {
+        let mut content = FingerprintBuilder::new();
+        for (step, undo) in &self.steps {
+            content.part(Part::Operation, &step.content().to_bytes());
+            if let Some(undo) = undo {
+                content.part(Part::Input, &undo.content().to_bytes());
+            }
+        }
+        content.finish()
     }
 }
 

@@ -8,6 +8,7 @@ use sqlx::sqlite::SqliteRow;
 use sqlx::{Row as _, SqliteConnection};
 
 use super::error::QueueError;
+use super::group::{Group, GroupId};
 use super::{OperationId, Status};
 use crate::cause::Cause;
 use crate::operation::Operation;
@@ -201,6 +202,34 @@ pub(super) async fn by_content(
     let content = operation.content().to_bytes().to_vec();
     let found = found.bind(content).fetch_optional(connection).await?;
     Ok(found.map(OperationId))
+}
+
+/// The group of the same name, and what it means.
+pub(super) async fn group_by_name(
+    connection: &mut SqliteConnection,
+    group: &Group,
+) -> Result<Option<(GroupId, Vec<u8>)>, QueueError> {
+    let Some(name) = &group.name else {
+        return Ok(None);
+    };
+    let found = sqlx::query_as("SELECT id, content FROM groups WHERE name = ?");
+    let found: Option<(i64, Vec<u8>)> =
+        found.bind(name.expose()).fetch_optional(connection).await?;
+    Ok(found.map(|(id, content)| (GroupId(id), content)))
+}
+
+pub(super) async fn insert_group(
+    connection: &mut SqliteConnection,
+    group: &Group,
+) -> Result<GroupId, QueueError> {
+    let inserted =
+        sqlx::query("INSERT INTO groups (name, content, steps, state) VALUES (?, ?, ?, 'running')")
+            .bind(group.name.as_ref().map(Key::expose))
+            .bind(group.content().to_bytes().to_vec())
+            .bind(i64::try_from(group.steps.len()).unwrap_or(i64::MAX))
+            .execute(connection)
+            .await?;
+    Ok(GroupId(inserted.last_insert_rowid()))
 }
 
 /// How many operations are not done, and their bytes.

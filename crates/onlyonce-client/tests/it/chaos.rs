@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use onlyonce_client::{Operation, Queue, QueueOptions, Retry, Sender, Stats, job_key};
+use onlyonce_client::{Group, Operation, Queue, QueueOptions, Retry, Sender, job_key};
 use onlyonce_core::{Entropy as _, OsEntropy, Profile};
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
@@ -103,30 +103,23 @@ async fn every_operation_happens_once_whatever_happens_to_client_and_network() {
     let queue = Queue::open(Path::new(&assignment.folder), sender())
         .await
         .unwrap();
-    let Stats {
-        waiting,
-        failed,
-        done,
-        ..
-    } = queue.stats().await.unwrap();
+    let stats = queue.stats().await.unwrap();
     println!(
         "seed {seed}: {operations} operations, {} clients, {} killed; fates {}",
         tally.clients,
         tally.killed,
         fates(&proxies)
     );
-    assert_eq!((waiting, failed, done), (0, 0, operations), "seed {seed}");
-    let applied: Vec<_> = [standard.applied(), guardian.applied()]
-        .into_iter()
-        .flatten()
-        .collect();
+    let undone = (0..operations).filter(|number| Kind::of(*number) == Kind::UndoneGroup);
+    assert_eq!((stats.waiting, stats.spare), (0, 0), "seed {seed}");
+    assert_eq!(stats.failed, undone.count() as u64, "seed {seed}");
+    let applied = [standard.applied(), guardian.applied()];
+    let applied: Vec<_> = applied.into_iter().flatten().collect();
     let twice: Vec<_> = applied.iter().filter(|(_, times)| *times != 1).collect();
     assert!(twice.is_empty(), "seed {seed}: more than once {twice:?}");
-    let names: BTreeSet<u64> = applied
-        .iter()
-        .map(|(name, _)| name.parse().unwrap())
-        .collect();
-    assert_eq!(names, (0..operations).collect(), "seed {seed}");
+    let names: BTreeSet<String> = applied.into_iter().map(|(name, _)| name).collect();
+    let expected: BTreeSet<String> = (0..operations).flat_map(Kind::effects).collect();
+    assert_eq!(names, expected, "seed {seed}");
     assert!(tally.killed > 0, "seed {seed}: nobody was killed");
     for fate in Fate::ALL {
         let met = proxies.iter().map(|proxy| proxy.met(fate)).sum::<usize>();
@@ -231,24 +224,65 @@ async fn a_client() {
     queue.drain().await.unwrap();
 }
 
-/// A client that died before it said "acknowledged" asks again: half of the operations are known
-/// by their derived key then, the others by their content.
+/// A client that died before it said "acknowledged" asks again; each kind of operation is known
+/// then by something else.
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    /// By its derived key.
+    Derived,
+    /// By its content.
+    Random,
+    /// By the name of its group.
+    Group,
+    /// The same; its second step is always rejected, so that its first is undone.
+    UndoneGroup,
+}
+
+impl Kind {
+    fn of(number: u64) -> Self {
+        match number % 4 {
+            0 => Self::Derived,
+            1 => Self::Random,
+            2 => Self::Group,
+            _ => Self::UndoneGroup,
+        }
+    }
+
+    /// What the services must have done in the end, once each.
+    fn effects(number: u64) -> Vec<String> {
+        let name = number.to_string();
+        match Self::of(number) {
+            Self::Derived | Self::Random => vec![name],
+            Self::Group => vec![format!("{name}-room"), name],
+            Self::UndoneGroup => vec![format!("{name}-undo"), name],
+        }
+    }
+}
+
 async fn enqueue(queue: &Queue, assignment: &Assignment, number: u64) {
-    let operation = |address: &str| {
-        let url = format!("{address}/apply/{number}");
-        Operation::post(&url)
-            .unwrap()
-            .json(&json!({"number": number}))
-            .unwrap()
+    let at = |address: &str, name: &str| {
+        let url = format!("{address}/apply/{number}{name}");
+        let body = json!({"number": number, "name": name});
+        Operation::post(&url).unwrap().json(&body).unwrap()
     };
-    if number.is_multiple_of(2) {
-        let key = job_key(&format!("chaos-{number}")).unwrap();
-        queue
-            .enqueue_as(&key, operation(&assignment.derived))
-            .await
-            .unwrap();
-    } else {
-        let operation = operation(&assignment.random);
-        queue.enqueue_unless_known(operation).await.unwrap();
+    let (derived, random) = (&*assignment.derived, &*assignment.random);
+    let key = job_key(&format!("chaos-{number}")).unwrap();
+    match Kind::of(number) {
+        Kind::Derived => {
+            queue.enqueue_as(&key, at(derived, "")).await.unwrap();
+        }
+        Kind::Random => {
+            queue.enqueue_unless_known(at(random, "")).await.unwrap();
+        }
+        Kind::Group => {
+            let group = Group::new().step(at(random, "")).step(at(derived, "-room"));
+            queue.enqueue_group(group.named(&key)).await.unwrap();
+        }
+        Kind::UndoneGroup => {
+            let group = Group::new()
+                .step_or_undo(at(derived, ""), at(random, "-undo"))
+                .step(at(random, "-bad"));
+            queue.enqueue_group(group.named(&key)).await.unwrap();
+        }
     }
 }

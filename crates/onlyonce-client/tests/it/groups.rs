@@ -311,3 +311,25 @@ async fn a_group_is_queued_whole_or_not_at_all() {
         Some(Status::Done { .. })
     ));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_named_group_is_queued_once() {
+    let script = Script::new([]);
+    let (_folder, queue) = open(&script).await;
+    let name = onlyonce_client::job_key("sign-up-7").unwrap();
+    let named = || group().named(&name);
+    let first = queue.enqueue_group(named()).await.unwrap();
+
+    let waiting = queue.enqueue_group(named()).await.unwrap();
+    queue.drain().await.unwrap();
+    let after = queue.enqueue_group(named()).await.unwrap();
+    let other = queue
+        .enqueue_group(named().step(operation("d")))
+        .await
+        .unwrap_err();
+    queue.drain().await.unwrap();
+
+    assert_eq!((first, first), (waiting, after));
+    assert!(matches!(other, QueueError::KeyInUse));
+    assert_eq!(script.story(), ["POST /a", "POST /b", "POST /c"]);
+}

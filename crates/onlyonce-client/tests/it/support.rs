@@ -18,7 +18,8 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-/// A real service behind the layer: `POST /apply/{name}` happens, and is counted.
+/// A real service behind the layer: `POST /apply/{name}` happens, and is counted, unless the name
+/// ends in `-bad`.
 pub(crate) struct Service {
     pub(crate) address: String,
     applied: Arc<Mutex<BTreeMap<String, u32>>>,
@@ -59,6 +60,9 @@ async fn apply(
 ) -> (StatusCode, String) {
     // So that duplicates can meet it while it runs.
     tokio::task::yield_now().await;
+    if name.ends_with("-bad") {
+        return (StatusCode::BAD_REQUEST, json!({"no": name}).to_string());
+    }
     *applied.lock().unwrap().entry(name.clone()).or_default() += 1;
     (StatusCode::CREATED, json!({"applied": name}).to_string())
 }
