@@ -8,9 +8,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -28,6 +27,8 @@ const MAGIC: [u8; 2] = *b"1O";
 pub const VERSION: u8 = 1;
 const PREFIX_BYTES: usize = MAGIC.len() + 1 + 1 + 4;
 const CHECKSUM_BYTES: usize = 4;
+/// Room for everything but the body, of most records.
+const HEAD_BYTES_USUAL: usize = 448;
 
 /// Why stored bytes were refused.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -62,7 +63,7 @@ enum Kind {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Head {
+struct Head<'a> {
     token: Token,
     recipe: u8,
     fingerprint: [u8; 32],
@@ -74,21 +75,30 @@ struct Head {
     expires: Duration,
     tail: Duration,
     replays: u64,
-    phase: HeadPhase,
+    #[serde(borrow)]
+    phase: HeadPhase<'a>,
 }
 
 #[derive(Serialize, Deserialize)]
-enum HeadPhase {
-    Pending { lease_until: Duration },
-    Finished(HeadResponse),
+enum HeadPhase<'a> {
+    Pending {
+        lease_until: Duration,
+    },
+    #[serde(borrow)]
+    Finished(HeadResponse<'a>),
     Unknown,
 }
 
+/// Names and values where they are: neither written nor read are they copied on the way.
+type Fields<'a> = Vec<(&'a str, &'a [u8])>;
+
 #[derive(Serialize, Deserialize)]
-struct HeadResponse {
+struct HeadResponse<'a> {
     status: u16,
-    headers: Vec<(String, Vec<u8>)>,
-    trailers: Option<Vec<(String, Vec<u8>)>>,
+    #[serde(borrow)]
+    headers: Fields<'a>,
+    #[serde(borrow)]
+    trailers: Option<Fields<'a>>,
     origin: HeadOrigin,
     took: Duration,
     resource: Option<String>,
@@ -133,11 +143,14 @@ pub fn encode(kept: &Kept) -> Bytes {
     frame(Kind::Record, &head, body)
 }
 
-/// Reads a record back. The body is a slice of `bytes`, not a copy.
+/// Reads a record back. The body and what is in its headers are slices of `bytes`, not copies.
 pub fn decode(bytes: &Bytes) -> Result<Kept, CodecError> {
-    let (head, body) = unframe::<Head>(Kind::Record, bytes)?;
+    let (head, body) = split(Kind::Record, bytes)?;
+    let head: Head<'_> = read(&head)?;
     let phase = match head.phase {
-        HeadPhase::Finished(response) => Phase::Finished(Arc::new(response.with_body(body)?)),
+        HeadPhase::Finished(response) => {
+            Phase::Finished(Arc::new(response.with_body(bytes, body)?))
+        }
         HeadPhase::Pending { .. } | HeadPhase::Unknown if !body.is_empty() => {
             return Err(damaged("a body without a response"));
         }
@@ -164,10 +177,10 @@ pub fn encode_response(response: &Response) -> Bytes {
     frame(Kind::Response, &HeadResponse::of(response), &response.body)
 }
 
-/// Reads a response back. The body is a slice of `bytes`, not a copy.
+/// Reads a response back. The body and what is in its headers are slices of `bytes`, not copies.
 pub fn decode_response(bytes: &Bytes) -> Result<Response, CodecError> {
-    let (head, body) = unframe::<HeadResponse>(Kind::Response, bytes)?;
-    head.with_body(body)
+    let (head, body) = split(Kind::Response, bytes)?;
+    read::<HeadResponse<'_>>(&head)?.with_body(bytes, body)
 }
 
 /// The bytes of what a record tells people.
@@ -177,7 +190,8 @@ pub fn encode_meta(meta: &Meta) -> Bytes {
 
 /// Reads back what a record tells people.
 pub fn decode_meta(bytes: &Bytes) -> Result<Meta, CodecError> {
-    let (meta, body) = unframe::<Meta>(Kind::Meta, bytes)?;
+    let (meta, body) = split(Kind::Meta, bytes)?;
+    let meta = read(&meta)?;
     if !body.is_empty() {
         return Err(damaged("bytes behind what is told to people"));
     }
@@ -185,26 +199,28 @@ pub fn decode_meta(bytes: &Bytes) -> Result<Meta, CodecError> {
 }
 
 fn frame(kind: Kind, head: &impl Serialize, body: &[u8]) -> Bytes {
-    let head = postcard::to_allocvec(head).expect("a record holds only what the format can write");
-    let mut out = BytesMut::with_capacity(PREFIX_BYTES + head.len() + body.len() + CHECKSUM_BYTES);
-    out.put_slice(&MAGIC);
-    out.put_u8(VERSION);
-    out.put_u8(kind as u8);
-    out.put_u32_le(u32::try_from(head.len()).expect("header bytes are bounded far below 4 GiB"));
-    out.put_slice(&head);
-    out.put_slice(body);
+    let mut out = Vec::with_capacity(HEAD_BYTES_USUAL + body.len());
+    out.extend_from_slice(&MAGIC);
+    out.extend_from_slice(&[VERSION, kind as u8]);
+    out.extend_from_slice(&[0; 4]);
+    let mut out =
+        postcard::to_extend(head, out).expect("a record holds only what the format can write");
+    let length = u32::try_from(out.len() - PREFIX_BYTES);
+    let length = length.expect("header bytes are bounded far below 4 GiB");
+    out[PREFIX_BYTES - 4..PREFIX_BYTES].copy_from_slice(&length.to_le_bytes());
+    out.reserve_exact(body.len() + CHECKSUM_BYTES);
+    out.extend_from_slice(body);
     let checksum = crc32fast::hash(&out);
-    out.put_u32_le(checksum);
-    out.freeze()
+    out.extend_from_slice(&checksum.to_le_bytes());
+    out.into()
 }
 
-fn unframe<H: DeserializeOwned>(kind: Kind, bytes: &Bytes) -> Result<(H, Bytes), CodecError> {
-    let (head, body) = split(kind, bytes)?;
-    let (head, rest) = postcard::take_from_bytes(&head).map_err(|_| damaged("head"))?;
+fn read<'a, H: Deserialize<'a>>(head: &'a [u8]) -> Result<H, CodecError> {
+    let (head, rest) = postcard::take_from_bytes(head).map_err(|_| damaged("head"))?;
     if !rest.is_empty() {
         return Err(damaged("head has trailing bytes"));
     }
-    Ok((head, body))
+    Ok(head)
 }
 
 /// Checks mark, version, kind, lengths and checksum; gives head and body.
@@ -242,18 +258,19 @@ fn damaged(what: &'static str) -> CodecError {
     CodecError::Damaged { what }
 }
 
-fn head_fields(map: &HeaderMap) -> Vec<(String, Vec<u8>)> {
-    map.iter()
-        .map(|(name, value)| (name.as_str().to_owned(), value.as_bytes().to_vec()))
+fn fields(map: &HeaderMap) -> Fields<'_> {
+    let fields = map.iter();
+    fields
+        .map(|(name, value)| (name.as_str(), value.as_bytes()))
         .collect()
 }
 
-impl HeadResponse {
-    fn of(response: &Response) -> Self {
+impl<'a> HeadResponse<'a> {
+    fn of(response: &'a Response) -> Self {
         Self {
             status: response.status.as_u16(),
-            headers: head_fields(&response.headers),
-            trailers: response.trailers.as_ref().map(head_fields),
+            headers: fields(&response.headers),
+            trailers: response.trailers.as_ref().map(fields),
             origin: match response.origin {
                 Origin::Handler => HeadOrigin::Handler,
                 Origin::Panicked => HeadOrigin::Panicked,
@@ -264,7 +281,9 @@ impl HeadResponse {
         }
     }
 
-    fn with_body(self, body: Bytes) -> Result<Response, CodecError> {
+    /// The response, of which `bytes` is the whole frame.
+    fn with_body(self, bytes: &Bytes, body: Bytes) -> Result<Response, CodecError> {
+        let header_map = |fields: Fields<'_>| header_map(fields, bytes);
         Ok(Response {
             status: StatusCode::from_u16(self.status).map_err(|_| damaged("status"))?,
             headers: header_map(self.headers)?,
@@ -281,11 +300,12 @@ impl HeadResponse {
     }
 }
 
-fn header_map(fields: Vec<(String, Vec<u8>)>) -> Result<HeaderMap, CodecError> {
-    let mut map = HeaderMap::new();
+fn header_map(fields: Fields<'_>, bytes: &Bytes) -> Result<HeaderMap, CodecError> {
+    let map = HeaderMap::try_with_capacity(fields.len());
+    let mut map = map.map_err(|_| damaged("too many headers"))?;
     for (name, value) in fields {
         let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| damaged("header name"))?;
-        let value = HeaderValue::from_maybe_shared(Bytes::from(value))
+        let value = HeaderValue::from_maybe_shared(bytes.slice_ref(value))
             .map_err(|_| damaged("header value"))?;
         map.try_append(name, value)
             .map_err(|_| damaged("too many headers"))?;

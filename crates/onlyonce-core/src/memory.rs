@@ -22,6 +22,7 @@ use crate::store::{
 
 use self::shard::Shard;
 
+mod seat;
 mod shard;
 #[cfg(test)]
 mod tests;

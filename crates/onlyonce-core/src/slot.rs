@@ -100,7 +100,7 @@ impl Slot {
     }
 
     /// Its first eight bytes: uniform, because a slot is a digest.
-    fn bucket(&self) -> u64 {
+    pub(crate) fn tag(&self) -> u64 {
         let mut first = [0; 8];
         first.copy_from_slice(&self.0[..8]);
         u64::from_le_bytes(first)
@@ -108,7 +108,7 @@ impl Slot {
 
     /// Which of `shards` shares this slot belongs to. By its high bits: maps use the low ones.
     pub(crate) fn shard(&self, shards: usize) -> usize {
-        usize::try_from(self.bucket() >> 48).unwrap_or(0) % shards
+        usize::try_from(self.tag() >> 48).unwrap_or(0) % shards
     }
 
     /// The first eight hexadecimal digits, for logs.
@@ -119,7 +119,7 @@ impl Slot {
 
 impl std::hash::Hash for Slot {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write_u64(self.bucket());
+        state.write_u64(self.tag());
     }
 }
 

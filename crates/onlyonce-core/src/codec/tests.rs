@@ -3,6 +3,7 @@
 
 mod arbitrary;
 
+use bytes::{BufMut, BytesMut};
 use proptest::collection::vec;
 use proptest::prelude::*;
 

@@ -5,11 +5,14 @@ use std::collections::BinaryHeap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry as Place;
 use tokio::sync::Notify;
 
 use crate::entry::{Change, Entry, Graves, Waiters};
+use crate::memory::seat::{Seat, millis};
 use crate::record::{Record, Token};
-use crate::slot::{Slot, SlotMap};
+use crate::slot::Slot;
 use crate::store::{Claim, Claimed, Lease, Release, Released};
 
 const QUEUE_SLACK: usize = 64;
@@ -17,20 +20,13 @@ const LOOKS_PER_CLAIM: usize = 4;
 
 #[derive(Default)]
 pub(super) struct Shard {
-    entries: SlotMap<Queued>,
-    /// When to look at a slot again. May be early (the entry was kept longer meanwhile), in
-    /// which case it is queued anew; never late.
-    expiry: BinaryHeap<Reverse<(Duration, Slot)>>,
+    seats: HashTable<Seat>,
+    /// When to look at a slot again, by its tag. May be early (the record is kept longer than was
+    /// thought), in which case it is queued anew; never late.
+    expiry: BinaryHeap<Reverse<(u64, u64)>>,
     graves: Graves,
     waiters: Waiters,
     size: Size,
-}
-
-#[derive(Default)]
-struct Queued {
-    entry: Entry,
-    /// When the expiry queue will look at this entry: not after it expires. Zero: not queued.
-    due: Duration,
 }
 
 /// Records, and the bytes of their answers.
@@ -41,10 +37,10 @@ pub(super) struct Size {
 }
 
 impl Size {
-    fn of(entry: &Entry) -> Self {
+    fn of(seat: &Seat) -> Self {
         Self {
-            records: usize::from(entry.kept.is_some()),
-            bytes: entry.kept.as_ref().map_or(0, |kept| kept.bytes()),
+            records: 1,
+            bytes: seat.bytes(),
         }
     }
 
@@ -60,8 +56,8 @@ impl Shard {
     }
 
     pub(super) fn is_new(&self, slot: &Slot, now: Duration) -> bool {
-        self.entry(slot)
-            .is_none_or(|entry| entry.live(now).is_none())
+        self.seat(slot)
+            .is_none_or(|seat| seat.look(|entry| entry.live(now).is_none()))
     }
 
     pub(super) fn claim(&mut self, claim: &Claim, now: Duration) -> Claimed {
@@ -86,26 +82,41 @@ impl Shard {
         slot: &Slot,
         step: impl FnOnce(&mut Entry) -> (T, Change),
     ) -> T {
-        let queued = self.entries.entry(*slot).or_default();
-        let before = Size::of(&queued.entry);
-        let (answer, change) = step(&mut queued.entry);
-        self.size.replace(before, Size::of(&queued.entry));
-        match &queued.entry.kept {
-            None => {
-                self.entries.remove(slot);
-            }
-            Some(kept) if queued.due.is_zero() || kept.expires < queued.due => {
-                queued.due = kept.expires;
-                let due = queued.due;
-                self.queue(due, *slot);
-            }
-            Some(_) => {}
+        let place = self
+            .seats
+            .entry(slot.tag(), |it| it.is_of(slot), |it| it.tag);
+        let before = match &place {
+            Place::Occupied(seat) => Size::of(seat.get()),
+            Place::Vacant(_) => Size::default(),
+        };
+        let mut seat = place.or_insert_with(|| Seat::new(slot));
+        let (answer, change, expiry) = seat.get_mut().step(step);
+        let Some(expiry) = expiry else {
+            seat.remove();
+            self.size.replace(before, Size::default());
+            self.tell(slot, change);
+            return answer;
+        };
+        let seat = seat.get_mut();
+        self.size.replace(before, Size::of(seat));
+        let due = match seat.due() {
+            0 => Some(expiry.first_look),
+            due if expiry.ends < due => Some(expiry.ends),
+            _ => None,
+        };
+        if let Some(due) = due {
+            seat.set_due(due);
+            self.queue(due, slot.tag());
         }
+        self.tell(slot, change);
+        answer
+    }
+
+    fn tell(&mut self, slot: &Slot, change: Change) {
         match change {
             Change::Nothing | Change::Written => {}
             Change::Settled => self.waiters.wake(slot),
         }
-        answer
     }
 
     /// What to wait on, and for how long at most; nothing if the claim `seen` is over already.
@@ -115,23 +126,24 @@ impl Shard {
         seen: &Token,
         now: Duration,
     ) -> Option<(Arc<Notify>, Duration)> {
-        let lease_left = self.entry(slot)?.lease_left_of(seen, now)?;
+        let lease_left = self
+            .seat(slot)?
+            .look(|entry| entry.lease_left_of(seen, now))?;
         Some((self.waiters.join(slot), lease_left))
     }
 
     pub(super) fn get(&self, slot: &Slot, now: Duration) -> Option<Record> {
-        self.entry(slot)?.get(now)
+        self.seat(slot)?.look(|entry| entry.get(now))
     }
 
     pub(super) fn live(&self, now: Duration) -> impl Iterator<Item = (Slot, Record)> {
-        self.entries
-            .iter()
-            .filter_map(move |(slot, queued)| Some((*slot, queued.entry.get(now)?)))
+        let seats = self.seats.iter();
+        seats.filter_map(move |seat| Some((seat.slot(), seat.look(|entry| entry.get(now))?)))
     }
 
     /// All records, expired ones too.
     pub(super) fn len(&self) -> usize {
-        self.entries.len()
+        self.seats.len()
     }
 
     /// Drops at most `records_max` expired records.
@@ -159,38 +171,42 @@ impl Shard {
 
     /// Looks at the next slot that is due, and says whether its record was dropped.
     fn look(&mut self, now: Duration) -> Option<bool> {
-        let Reverse((due, slot)) = self.expiry.peek().copied()?;
-        if due > now {
+        let Reverse((due, tag)) = self.expiry.peek().copied()?;
+        // Rounded down, so that what is due has really expired, unless it is kept longer.
+        if u128::from(due) > now.as_millis() {
             return None;
         }
         self.expiry.pop();
-        let Some(queued) = self.entries.get_mut(&slot) else {
+        // Only the look that was queued last counts.
+        let is_due = |seat: &Seat| seat.tag == tag && seat.due() == due;
+        let Ok(mut seat) = self.seats.find_entry(tag, is_due) else {
             return Some(false);
         };
-        let Some(expires) = queued.entry.live(now).map(|kept| kept.expires) else {
-            self.size.replace(Size::of(&queued.entry), Size::default());
-            self.entries.remove(&slot);
-            self.waiters.wake(&slot);
+        let expires = seat
+            .get()
+            .look(|entry| entry.live(now).map(|kept| kept.expires));
+        let Some(expires) = expires else {
+            let (seat, _) = seat.remove();
+            self.size.replace(Size::of(&seat), Size::default());
+            self.waiters.wake(&seat.slot());
             return Some(true);
         };
-        // Only the look that was queued last queues the next one.
-        if queued.due == due {
-            queued.due = expires;
-            self.expiry.push(Reverse((expires, slot)));
-        }
+        let due = millis(expires);
+        seat.get_mut().set_due(due);
+        self.expiry.push(Reverse((due, tag)));
         Some(false)
     }
 
-    fn entry(&self, slot: &Slot) -> Option<&Entry> {
-        self.entries.get(slot).map(|queued| &queued.entry)
+    fn seat(&self, slot: &Slot) -> Option<&Seat> {
+        self.seats.find(slot.tag(), |it| it.is_of(slot))
     }
 
-    /// Queues a look at `slot`, and drops what is queued for slots long gone before that
-    /// outgrows what is alive.
-    fn queue(&mut self, due: Duration, slot: Slot) {
-        self.expiry.push(Reverse((due, slot)));
-        if self.expiry.len() > 2 * self.entries.len() + QUEUE_SLACK {
-            let looks = self.entries.iter().map(|(slot, it)| (it.due, *slot));
+    /// Queues a look, and drops what is queued for slots long gone before that outgrows what is
+    /// alive.
+    fn queue(&mut self, due: u64, tag: u64) {
+        self.expiry.push(Reverse((due, tag)));
+        if self.expiry.len() > 2 * self.seats.len() + QUEUE_SLACK {
+            let looks = self.seats.iter().map(|seat| (seat.due(), seat.tag));
             self.expiry = looks.map(Reverse).collect();
         }
     }

@@ -5,6 +5,7 @@ mod growth;
 
 use std::sync::atomic::AtomicU64;
 
+use bytes::Bytes;
 use http::StatusCode;
 
 use crate::clock::Timestamp;
@@ -272,6 +273,30 @@ async fn there_is_room_again_as_soon_as_an_answer_kept_for_less_has_expired() {
 
     assert_eq!(records(&store).await, 0);
     assert!(!is_full_for(&store, &claim(1)).await);
+}
+
+/// A body is usually a small part of the buffer that a connection read it into.
+#[tokio::test]
+async fn a_stored_answer_does_not_keep_the_buffer_that_it_came_in() {
+    struct Buffer(Arc<[u8]>);
+    impl AsRef<[u8]> for Buffer {
+        fn as_ref(&self) -> &[u8] {
+            &self.0
+        }
+    }
+    let (store, _) = store();
+    let held: Arc<[u8]> = Arc::new([7; 8192]);
+    let buffer = Bytes::from_owner(Buffer(Arc::clone(&held)));
+    let response = Arc::new(Response::new(StatusCode::OK, buffer.slice(..10)));
+    let lease = grant(&store, &claim(0)).await;
+
+    let completed = store.complete(&lease, &response, MINUTE).await;
+
+    assert!(matches!(completed, Ok(Completed::Stored(_))));
+    drop((response, buffer));
+    assert_eq!(Arc::strong_count(&held), 1);
+    let found = store.get(&lease.slot).await.unwrap().unwrap();
+    assert_eq!(found.response(), Some(&answer(10)));
 }
 
 #[tokio::test]
