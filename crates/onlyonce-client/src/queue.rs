@@ -7,12 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use onlyonce_core::{Key, KeyRule};
+use onlyonce_core::Key;
 use sqlx::{Connection as _, Sqlite, SqliteConnection, Transaction};
 use tokio::sync::watch;
 
 use self::folder::Folder;
-use self::rows::{New, Place};
 use crate::cause::Cause;
 use crate::keys::Keys;
 use crate::operation::Operation;
@@ -20,17 +19,16 @@ use crate::retry::Retry;
 use crate::sender::Sender;
 
 mod deliver;
+mod enqueue;
 mod error;
 mod folder;
 mod group;
+mod manage;
 mod outcome;
 mod rows;
 
 pub use self::error::QueueError;
 pub use self::group::{Group, GroupId, GroupStatus};
-
-/// How many failed operations are listed at once.
-const FAILED_LISTED_MAX: u32 = 1000;
 
 /// A durable queue of operations, in a folder of its own. Clones are the same queue.
 ///
@@ -229,314 +227,6 @@ impl Queue {
         })
     }
 
-    /// Queues an operation under a new random key. It is on disk when this returns.
-    pub async fn enqueue(&self, operation: Operation) -> Result<OperationId, QueueError> {
-        let key = self.shared.keys.v4();
-        Ok(self.add(&key, &operation, Known::ByKey).await?.id)
-    }
-
-    /// Queues an operation under a key that names the work, such as a [`job_key`](crate::job_key).
-    /// The same operation under the same key is queued once, also after it was done, as long as
-    /// the success log goes back.
-    pub async fn enqueue_as(
-        &self,
-        key: &Key,
-        operation: Operation,
-    ) -> Result<Enqueued, QueueError> {
-        self.add(key, &operation, Known::ByKey).await
-    }
-
-    /// Queues an operation unless one that means the same is known: waiting, failed, or done as
-    /// long as the success log goes back. Field order and white space of JSON do not count.
-    pub async fn enqueue_unless_known(&self, operation: Operation) -> Result<Enqueued, QueueError> {
-        let key = self.shared.keys.v4();
-        self.add(&key, &operation, Known::ByContent).await
-    }
-
-    /// Queues a group. All of it is on disk when this returns, or nothing.
-    pub async fn enqueue_group(&self, group: Group) -> Result<GroupId, QueueError> {
-        if group.steps.is_empty() {
-            return Err(QueueError::EmptyGroup);
-        }
-        let mut database = self.shared.database.lock().await;
-        let mut transaction = begin(&mut database).await?;
-        outcome::sweep(&mut transaction, self.log_start()).await?;
-        if let Some((id, content)) = rows::group_by_name(&mut transaction, &group).await? {
-            return if content == group.content().to_bytes() {
-                Ok(id)
-            } else {
-                Err(QueueError::KeyInUse)
-            };
-        }
-        self.make_room(&mut transaction, group.parts()).await?;
-        let id = rows::insert_group(&mut transaction, &group).await?;
-        let steps = i64::try_from(group.steps.len()).unwrap_or(i64::MAX);
-        for (step, (operation, undo)) in (0..).zip(&group.steps) {
-            let place = Place {
-                group: id.0,
-                rank: step,
-                is_undo: false,
-            };
-            self.add_part(&mut transaction, operation, place).await?;
-            if let Some(undo) = undo {
-                let place = Place {
-                    rank: group::undo_rank(steps, step),
-                    is_undo: true,
-                    ..place
-                };
-                self.add_part(&mut transaction, undo, place).await?;
-            }
-        }
-        transaction.commit().await?;
-        drop(database);
-        self.shared.changed.send_replace(());
-        Ok(id)
-    }
-
-    /// Puts another operation in the place of one that is not done, or that failed. It has a new
-    /// key and starts anew; if the old one is being sent, this waits for the end of that attempt.
-    pub async fn edit(&self, id: OperationId, operation: Operation) -> Result<Edited, QueueError> {
-        let mut database = self.lock_landed(id).await;
-        let mut transaction = begin(&mut database).await?;
-        let found = rows::find(&mut transaction, id).await?;
-        let (_, row) = found.ok_or(QueueError::NotThere)?;
-        if row.group.is_some() {
-            return Err(QueueError::InGroup);
-        }
-        let key = self.shared.keys.v4();
-        rows::replace(&mut transaction, id, &key, &operation).await?;
-        transaction.commit().await?;
-        drop(database);
-        self.shared.changed.send_replace(());
-        let may_have_run = row.sent_at.is_some();
-        Ok(Edited { key, may_have_run })
-    }
-
-    /// Sends an operation that failed again, under the same key: after its cause was removed, or
-    /// its outcome resolved.
-    pub async fn retry(&self, id: OperationId) -> Result<(), QueueError> {
-        let mut database = self.shared.database.lock().await;
-        let found = rows::find(&mut database, id).await?;
-        let (state, row) = found.ok_or(QueueError::NotThere)?;
-        if row.group.is_some_and(|place| !place.is_undo) {
-            return Err(QueueError::InGroup);
-        }
-        if state == "failed" {
-            sqlx::query(
-                "UPDATE operations SET state = 'waiting', failures = 0, due_at = 0, \
-                 ended_at = NULL WHERE id = ?",
-            )
-            .bind(id.0)
-            .execute(&mut *database)
-            .await?;
-        }
-        drop(database);
-        self.shared.changed.send_replace(());
-        Ok(())
-    }
-
-    /// Forgets an operation that is not done. If it is being sent, this waits for the end of that
-    /// attempt. A step of a group can be discarded only after it has failed.
-    pub async fn discard(&self, id: OperationId) -> Result<(), QueueError> {
-        let mut database = self.lock_landed(id).await;
-        let mut transaction = begin(&mut database).await?;
-        let found = sqlx::query_as(
-            "SELECT state, group_id FROM operations WHERE id = ? AND state <> 'done'",
-        );
-        let found = found.bind(id.0).fetch_optional(&mut *transaction).await?;
-        let (state, group): (String, Option<i64>) = found.ok_or(QueueError::NotThere)?;
-        if group.is_some() && state != "failed" {
-            return Err(QueueError::InGroup);
-        }
-        sqlx::query("DELETE FROM operations WHERE id = ?")
-            .bind(id.0)
-            .execute(&mut *transaction)
-            .await?;
-        if let Some(group) = group {
-            outcome::advance(&mut transaction, group, self.wall()).await?;
-        }
-        transaction.commit().await?;
-        drop(database);
-        self.shared.changed.send_replace(());
-        Ok(())
-    }
-
-    /// How far an operation is; nothing if it was never there, was discarded, or was done longer
-    /// ago than the success log goes back.
-    pub async fn status(&self, id: OperationId) -> Result<Option<Status>, QueueError> {
-        rows::status(&mut *self.shared.database.lock().await, id).await
-    }
-
-    /// Waits until an operation is done or has failed for good.
-    pub async fn settled(&self, id: OperationId) -> Result<Status, QueueError> {
-        let mut changes = self.shared.changed.subscribe();
-        loop {
-            changes.borrow_and_update();
-            match self.status(id).await?.ok_or(QueueError::NotThere)? {
-                Status::Waiting { .. } | Status::Spare => {}
-                settled @ (Status::Done { .. } | Status::Failed { .. }) => return Ok(settled),
-            }
-            // The sender lives as long as this queue does.
-            let _ = changes.changed().await;
-        }
-    }
-
-    /// The operations that failed for good, the oldest first; at most a thousand.
-    pub async fn failed(&self) -> Result<Vec<FailedOperation>, QueueError> {
-        let rows = rows::failed(&mut *self.shared.database.lock().await, FAILED_LISTED_MAX).await?;
-        Ok(rows
-            .into_iter()
-            .map(|row| FailedOperation {
-                id: row.id,
-                key: row.key,
-                operation: row.operation,
-                group: row.group.map(|place| GroupId(place.group)),
-                cause: row.cause.unwrap_or(Cause::Rejected),
-                detail: row.detail,
-                attempts: row.attempts,
-            })
-            .collect())
-    }
-
-    /// How far a group is; nothing if it was never there or ended longer ago than the success log
-    /// goes back.
-    pub async fn group(&self, id: GroupId) -> Result<Option<GroupStatus>, QueueError> {
-        let mut database = self.shared.database.lock().await;
-        let found = sqlx::query_as(
-            "SELECT state, EXISTS (SELECT 1 FROM operations WHERE group_id = groups.id AND \
-             state = 'failed' AND is_undo = 1) FROM groups WHERE id = ?",
-        );
-        let found: Option<(String, bool)> = found.bind(id.0).fetch_optional(&mut *database).await?;
-        Ok(found.map(|(state, is_stuck)| match state.as_str() {
-            "done" => GroupStatus::Done,
-            "undone" => GroupStatus::Undone,
-            "undoing" if is_stuck => GroupStatus::Stuck,
-            "undoing" => GroupStatus::Undoing,
-            _ => GroupStatus::Running,
-        }))
-    }
-
-    /// How many operations there are.
-    pub async fn stats(&self) -> Result<Stats, QueueError> {
-        let mut database = self.shared.database.lock().await;
-        let counts: Vec<(String, i64)> =
-            sqlx::query_as("SELECT state, COUNT(*) FROM operations GROUP BY state")
-                .fetch_all(&mut *database)
-                .await?;
-        let count = |state: &str| {
-            let found = counts.iter().find(|(name, _)| name == state);
-            found.map_or(0, |(_, count)| count.unsigned_abs())
-        };
-        Ok(Stats {
-            waiting: count("waiting"),
-            spare: count("spare"),
-            failed: count("failed"),
-            done: count("done"),
-        })
-    }
-
-    /// Whether the operation of this key is known to be done.
-    pub async fn has_succeeded(&self, key: &Key) -> Result<bool, QueueError> {
-        let since = self.log_start();
-        let mut database = self.shared.database.lock().await;
-        let found = sqlx::query_scalar(
-            "SELECT EXISTS (SELECT 1 FROM operations WHERE key = ? AND state = 'done' AND ended_at > ?)",
-        );
-        let found = found.bind(key.expose()).bind(since);
-        Ok(found.fetch_one(&mut *database).await?)
-    }
-
-    /// Notes that the operation of this key is done, as the application knows from elsewhere. If it
-    /// is queued, it is not sent any more.
-    pub async fn mark_success(&self, key: &Key) -> Result<(), QueueError> {
-        let now = self.wall();
-        let mut database = self.shared.database.lock().await;
-        let mut transaction = begin(&mut database).await?;
-        match rows::by_key(&mut transaction, key).await? {
-            Some((id, _, _)) => outcome::done(&mut transaction, id, None, now).await?,
-            None => outcome::note(&mut transaction, key, now).await?,
-        }
-        transaction.commit().await?;
-        drop(database);
-        self.shared.changed.send_replace(());
-        Ok(())
-    }
-
-    async fn add(
-        &self,
-        key: &Key,
-        operation: &Operation,
-        known: Known,
-    ) -> Result<Enqueued, QueueError> {
-        // Kept as it will be read back.
-        Key::new(key.expose(), &KeyRule::any()).map_err(|_| QueueError::KeyInUse)?;
-        let mut database = self.shared.database.lock().await;
-        let mut transaction = begin(&mut database).await?;
-        outcome::sweep(&mut transaction, self.log_start()).await?;
-        if let Some((id, _, content)) = rows::by_key(&mut transaction, key).await? {
-            let is_told = content.is_empty();
-            if !is_told && content != operation.content().to_bytes() {
-                return Err(QueueError::KeyInUse);
-            }
-            return Ok(Enqueued { id, is_new: false });
-        }
-        if known == Known::ByContent
-            && let Some(id) = rows::by_content(&mut transaction, operation).await?
-        {
-            return Ok(Enqueued { id, is_new: false });
-        }
-        self.make_room(&mut transaction, [operation]).await?;
-        let new = New {
-            key,
-            operation,
-            place: None,
-            now: self.wall(),
-        };
-        let id = rows::insert(&mut transaction, new).await?;
-        transaction.commit().await?;
-        drop(database);
-        self.shared.changed.send_replace(());
-        Ok(Enqueued { id, is_new: true })
-    }
-
-    async fn add_part(
-        &self,
-        transaction: &mut SqliteConnection,
-        operation: &Operation,
-        place: Place,
-    ) -> Result<(), QueueError> {
-        let new = New {
-            key: &self.shared.keys.v4(),
-            operation,
-            place: Some(place),
-            now: self.wall(),
-        };
-        rows::insert(transaction, new).await.map(drop)
-    }
-
-    /// Refuses what would be too much.
-    async fn make_room(
-        &self,
-        transaction: &mut SqliteConnection,
-        operations: impl IntoIterator<Item = &Operation>,
-    ) -> Result<(), QueueError> {
-        let (count, bytes) = rows::held(transaction).await?;
-        let (mut held, mut held_bytes) = (count.unsigned_abs(), bytes.unsigned_abs());
-        for operation in operations {
-            held += 1;
-            held_bytes += rows::size(operation).unsigned_abs();
-        }
-        let options = &self.shared.options;
-        let full = |held, max, unit| Err(QueueError::Full { held, max, unit });
-        if held > options.operations_max {
-            return full(count.unsigned_abs(), options.operations_max, "operations");
-        }
-        if held_bytes > options.bytes_max {
-            return full(bytes.unsigned_abs(), options.bytes_max, "bytes");
-        }
-        Ok(())
-    }
-
     /// The database, once this operation is not being sent: nor will it be, as long as the
     /// database is locked.
     async fn lock_landed(&self, id: OperationId) -> tokio::sync::MutexGuard<'_, SqliteConnection> {
@@ -563,13 +253,6 @@ impl Queue {
     fn log_start(&self) -> i64 {
         self.wall() - millis(self.shared.options.log_for)
     }
-}
-
-/// By what an operation is recognised when it is queued.
-#[derive(Clone, Copy, PartialEq)]
-enum Known {
-    ByKey,
-    ByContent,
 }
 
 impl Shared {

@@ -29,6 +29,8 @@ struct Flight {
 /// What to do now, and when to look again.
 struct Picked {
     flights: Vec<Flight>,
+    /// Whether there was nothing to send, nor to give up.
+    is_empty: bool,
     /// Until the next operation is due.
     pause: Option<Duration>,
 }
@@ -91,16 +93,16 @@ impl Queue {
             let now = self.now();
             // Also what was in flight when an earlier `drain` was dropped: it is about to land.
             let is_airborne = !self.shared.in_flight().is_empty();
-            let mut pause = None;
+            let (mut pause, mut is_idle) = (None, false);
             if flights.len() < parallel {
                 let picked = self.pick(parallel - flights.len(), now).await?;
+                pause = picked.pause;
+                is_idle = picked.is_empty && pause.is_none();
                 for flight in picked.flights {
                     flights.spawn(self.clone().fly(flight));
                 }
-                pause = picked.pause;
             }
-            let is_idle = flights.is_empty() && !is_airborne && pause.is_none();
-            if until == Until::Idle && is_idle {
+            if until == Until::Idle && is_idle && !is_airborne && flights.is_empty() {
                 return Ok(());
             }
             tokio::select! {
@@ -119,14 +121,20 @@ impl Queue {
         let due = rows::due(&mut database, now, at_most + in_flight.len()).await?;
         let due = due.into_iter().filter(|id| !in_flight.contains(id));
         let due: Vec<_> = due.take(at_most).collect();
-        let flights = match due.is_empty() {
-            true => Vec::new(),
-            false => self.take(&mut database, due).await?,
+        let is_empty = due.is_empty();
+        let flights = if is_empty {
+            Vec::new()
+        } else {
+            self.take(&mut database, due).await?
         };
         // Under the same lock: what is edited now is either picked above or seen here.
         let next = rows::next_due(&mut database, now).await?;
         let pause = next.map(|due_at| Duration::from_millis((due_at - now).unsigned_abs()));
-        Ok(Picked { flights, pause })
+        Ok(Picked {
+            flights,
+            is_empty,
+            pause,
+        })
     }
 
     async fn take(
@@ -135,7 +143,7 @@ impl Queue {
         due: Vec<OperationId>,
     ) -> Result<Vec<Flight>, QueueError> {
         let wall = self.wall();
-        let mut flights = Vec::new();
+        let (mut flights, mut expired) = (Vec::new(), false);
         let mut transaction = begin(database).await?;
         for id in due {
             let Some((_, row)) = rows::find(&mut transaction, id).await? else {
@@ -143,6 +151,7 @@ impl Queue {
             };
             if self.is_expired(&row, wall) {
                 outcome::failed(&mut transaction, &row, Cause::Expired, "", wall).await?;
+                expired = true;
                 continue;
             }
             if row.sent_at.is_none() {
@@ -155,6 +164,9 @@ impl Queue {
             flights.push(self.take_off(row));
         }
         transaction.commit().await?;
+        if expired {
+            self.shared.changed.send_replace(());
+        }
         Ok(flights)
     }
 

@@ -8,7 +8,7 @@ use onlyonce_client::{
 use onlyonce_core::Policy;
 use tempfile::{TempDir, tempdir};
 
-use crate::support::{Say, Script, Service, operation};
+use crate::support::{Calendar, HOUR, Say, Script, Service, operation};
 
 async fn open(script: &Script) -> (TempDir, Queue) {
     let folder = tempdir().unwrap();
@@ -332,4 +332,25 @@ async fn a_named_group_is_queued_once() {
     assert_eq!((first, first), (waiting, after));
     assert!(matches!(other, QueueError::KeyInUse));
     assert_eq!(script.story(), ["POST /a", "POST /b", "POST /c"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_step_whose_key_expired_is_undone_and_told() {
+    let (calendar, folder) = (Calendar::new(), tempdir().unwrap());
+    let script = Script::new([Say::Cut]);
+    let sender = || script.sender().clock(calendar.clone());
+    let queue = Queue::open(folder.path(), sender()).await.unwrap();
+    let id = queue.enqueue_group(group()).await.unwrap();
+    tokio::select! {
+        ended = queue.drain() => panic!("{ended:?}"),
+        () = script.until_seen(1) => {}
+    }
+    drop(queue);
+    calendar.pass(24 * HOUR);
+
+    let queue = Queue::open(folder.path(), sender()).await.unwrap();
+    queue.drain().await.unwrap();
+
+    assert_eq!(script.story(), ["POST /a", "DELETE /a"]);
+    assert_eq!(queue.group(id).await.unwrap(), Some(GroupStatus::Undone));
 }

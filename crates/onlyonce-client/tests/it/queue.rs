@@ -576,3 +576,32 @@ async fn so_many_are_sent_at_the_same_time_and_not_more() {
     assert_eq!(seen[2].at, seen[0].at);
     assert!(seen[3].at - seen[0].at >= Duration::from_secs(30));
 }
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_an_operation_is_told_that_its_key_expired() {
+    let (calendar, folder) = (Calendar::new(), tempdir().unwrap());
+    let script = Script::new([Say::RetryAfter(503, 60)]);
+    let sender = script.sender().clock(calendar.clone());
+    let queue = Queue::open(folder.path(), sender).await.unwrap();
+    let id = queue.enqueue(operation("a")).await.unwrap();
+    let running = tokio::spawn({
+        let queue = queue.clone();
+        async move { queue.run().await }
+    });
+    script.until_seen(1).await;
+    calendar.pass(24 * HOUR);
+
+    let settled = queue.settled(id).await.unwrap();
+
+    assert!(
+        matches!(
+            settled,
+            Status::Failed {
+                cause: Cause::Expired,
+                ..
+            }
+        ),
+        "{settled:?}"
+    );
+    running.abort();
+}
