@@ -41,7 +41,8 @@ pub struct Config {
     /// The profile of every request that no route gives another. Default `standard`.
     pub profile: Option<ProfileName>,
     /// Whose record it is: `route`, `caller`, `path:NAME`, `header:NAME`, `trusted-header:NAME`,
-    /// `cookie:NAME`, `body:MEMBER`, `jwt:CLAIM`. Default: what the profile says.
+    /// `cookie:NAME`, `body:MEMBER`, `jwt:CLAIM`; and always the host that was asked for, so gateways
+    /// that share a store are called by one name. Default: what the profile says.
     pub scope: Option<Vec<Part>>,
     /// How long an answer is kept. Default: what the profile says.
     pub ttl: Option<Span>,

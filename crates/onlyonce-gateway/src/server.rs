@@ -15,7 +15,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Notify, Semaphore, watch};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::body::{self, GatewayBody};
 use crate::config::Config;
@@ -107,12 +107,9 @@ impl Server {
                 header_bytes_max: self.header_bytes_max,
                 idle_max: self.idle_max,
                 stop: stop.clone(),
+                place: Arc::new(permit),
             };
-            let tls = self.tls.clone();
-            tokio::spawn(async move {
-                accepted(stream, address, tls, connection).await;
-                drop(permit);
-            });
+            tokio::spawn(accepted(stream, address, self.tls.clone(), connection));
         }
         drop(self.listener);
         // Every connection has a permit until it ends.
@@ -158,6 +155,8 @@ struct Connection {
     header_bytes_max: usize,
     idle_max: Duration,
     stop: watch::Receiver<bool>,
+    /// Its place among the connections; it goes with it if the protocol is changed.
+    place: Arc<OwnedSemaphorePermit>,
 }
 
 impl Connection {
@@ -169,16 +168,17 @@ impl Connection {
     {
         let activity = Arc::new(Activity::default());
         let (site, active) = (self.site, Arc::clone(&activity));
-        let header_bytes_max = self.header_bytes_max;
+        let (place, header_bytes_max) = (self.place, self.header_bytes_max);
         let service = service_fn(move |mut request: Request<Incoming>| {
             let site = site.load_full();
             let running = Activity::start(&active);
+            let place = Arc::clone(&place);
             async move {
                 request.extensions_mut().insert(peer);
                 let response: Response<GatewayBody> = if is_over(&request, header_bytes_max) {
                     body::headers_too_large()
                 } else if upgrade::is_asked_for(&request) {
-                    upgrade::pass(&site, request).await
+                    upgrade::pass(&site, request, place).await
                 } else {
                     site.answer(request).await
                 };

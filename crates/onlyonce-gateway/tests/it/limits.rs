@@ -4,8 +4,10 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use futures_util::{SinkExt as _, StreamExt as _};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
+use tokio_tungstenite::tungstenite::Message;
 
 use crate::support::{Service, client, gateway, order_with};
 
@@ -174,4 +176,28 @@ async fn connections_beyond_the_bound_wait_for_their_turn() {
     let heard = until_closed(&mut second, "").await;
 
     assert!(heard.ends_with("order 2"), "{heard}");
+}
+
+#[tokio::test]
+async fn a_web_socket_keeps_its_place_among_the_connections() {
+    let service = Service::start().await;
+    let gateway = gateway(service.address, "[limits]\nconnections = 1").await;
+    let address = format!("ws://{}/socket", gateway.address());
+    let (mut socket, _) = tokio_tungstenite::connect_async(address).await.unwrap();
+    let mut stream = connect(gateway.address()).await;
+    let waiting = tokio::spawn(async move {
+        let request = "POST /orders HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n\
+                       connection: close\r\n\r\n";
+        until_closed(&mut stream, request).await
+    });
+
+    for _ in 0..50 {
+        socket.send(Message::text("hello")).await.unwrap();
+        socket.next().await.unwrap().unwrap();
+    }
+    assert!(!waiting.is_finished());
+    socket.close(None).await.unwrap();
+    drop(socket);
+
+    assert!(waiting.await.unwrap().ends_with("order 1"));
 }
