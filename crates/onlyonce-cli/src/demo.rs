@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use onlyonce_core::{Entropy as _, OsEntropy};
+use onlyonce_core::{Entropy as _, OsEntropy, Profile};
 use onlyonce_demo::{Demo, Options, StartError};
 use onlyonce_gateway::{Gateway, config};
 use thiserror::Error;
@@ -107,7 +107,17 @@ async fn serve(args: &Args) -> Result<usize, DemoError> {
         "onlyonce demo on http://{listen}, operators on http://{admin}, everything in {}",
         args.data.display()
     ));
-    give(format_args!("{}", lines::of(listen, admin, &fresh())));
+    let policy = args
+        .profile
+        .parse()
+        .map(|profile: Profile| profile.policy());
+    let lines = lines::of(&lines::About {
+        listen,
+        admin,
+        intakes: policy.as_ref().ok().filter(|_| args.intakes.is_none()),
+        fresh: &fresh(),
+    });
+    give(format_args!("{lines}"));
     let stopped = stopped().await.map_err(DemoError::Signals);
     say(format_args!("stopping: running requests may end"));
     let left = gateway.drain().await + demo.stop(GRACE).await;

@@ -4,22 +4,35 @@
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 
+use onlyonce_core::{Policy, Reason};
+
 /// One line to try.
 struct Line {
     /// Its status, then what else is in the answer.
-    answers: &'static str,
+    answers: String,
     /// Why that is so.
     because: &'static str,
     curl: String,
 }
 
-/// All lines, with keys that nobody used before.
-pub(super) fn of(listen: SocketAddr, admin: SocketAddr, fresh: &str) -> String {
+/// What the lines are about.
+pub(super) struct About<'a> {
+    pub(super) listen: SocketAddr,
+    pub(super) admin: SocketAddr,
+    /// The rules of the intakes that are built in, if these are the ones that are served.
+    pub(super) intakes: Option<&'a Policy>,
+    /// What makes the keys ones that nobody used before.
+    pub(super) fresh: &'a str,
+}
+
+/// All lines.
+pub(super) fn of(about: &About<'_>) -> String {
+    let About { listen, admin, .. } = about;
     let mut text = String::new();
-    for (title, lines) in sections(listen, admin, fresh) {
+    for (title, lines) in sections(about) {
         let _ = write!(text, "\n## {title}\n");
         for line in lines {
-            let (answers, because, curl) = (line.answers, line.because, &line.curl);
+            let (answers, because, curl) = (&line.answers, line.because, &line.curl);
             let _ = write!(text, "# {answers} ({because})\n{curl}\n");
         }
     }
@@ -33,7 +46,13 @@ pub(super) fn of(listen: SocketAddr, admin: SocketAddr, fresh: &str) -> String {
     text
 }
 
-fn sections(listen: SocketAddr, admin: SocketAddr, fresh: &str) -> Vec<(&'static str, Vec<Line>)> {
+fn sections(about: &About<'_>) -> Vec<(&'static str, Vec<Line>)> {
+    let About {
+        listen,
+        admin,
+        intakes,
+        fresh,
+    } = about;
     let post = |path: &str, key: &str, json: &str| {
         format!("curl -i http://{listen}{path} -H 'Idempotency-Key: {key}' --json '{json}'")
     };
@@ -60,7 +79,8 @@ fn sections(listen: SocketAddr, admin: SocketAddr, fresh: &str) -> Vec<(&'static
         let key = format!("charge-{fresh}");
         post("/legacy/charges", &key, "{\"cents\":500}")
     };
-    vec![
+    let submissions = intakes.map(|policy| {
+        let refused = policy.http.refusals.row(Reason::Mismatch);
         (
             "An intake: a submission, its retry, and another payload under its key",
             vec![
@@ -71,12 +91,14 @@ fn sections(listen: SocketAddr, admin: SocketAddr, fresh: &str) -> Vec<(&'static
                     intake("Acme Corp"),
                 ),
                 Line::new(
-                    "409, conflict",
+                    format!("{}, {}", refused.status, refused.code),
                     "a key means one payload",
                     intake("Evil Corp"),
                 ),
             ],
-        ),
+        )
+    });
+    let others = vec![
         (
             "A form without a key: one is derived from the session and the data",
             vec![
@@ -123,13 +145,14 @@ fn sections(listen: SocketAddr, admin: SocketAddr, fresh: &str) -> Vec<(&'static
                 format!("curl -i http://{admin}/api/v1/stats"),
             )],
         ),
-    ]
+    ];
+    submissions.into_iter().chain(others).collect()
 }
 
 impl Line {
-    fn new(answers: &'static str, because: &'static str, curl: String) -> Self {
+    fn new(answers: impl Into<String>, because: &'static str, curl: String) -> Self {
         Self {
-            answers,
+            answers: answers.into(),
             because,
             curl,
         }

@@ -15,10 +15,16 @@ mod process;
 
 #[tokio::test]
 async fn the_printed_curl_lines_do_what_they_say() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut demo = Process::start(folder.path(), Clock::RIGHT).await;
+    for profile in ["formbridge", "formbridge-008"] {
+        let folder = tempfile::tempdir().unwrap();
+        let args = ["--profile", profile];
+        try_all(Process::start_with(folder.path(), Clock::RIGHT, &args).await).await;
+    }
+}
+
+async fn try_all(mut demo: Process) {
     let lines = demo.curl_lines().await;
-    assert!(lines.len() >= 11, "{lines:?}");
+    assert_eq!(lines.len(), 11, "{lines:?}");
 
     let mut before = String::new();
     for (answers, curl) in lines {

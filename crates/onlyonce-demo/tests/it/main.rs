@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod audit;
+mod browser;
 mod d0_flows;
 mod d1_edge_cases;
 mod d2_tests;

@@ -37,8 +37,11 @@ const PYTHON: Program = Program::new("python3", "python3");
 const CURL: Program = Program::new("curl", "curl");
 /// Checks alert rules; no server.
 const PROMTOOL: Program = Program::new("promtool", "prometheus");
+// What clicks on the demo's form.
+const CHROMIUM: Program = Program::new("chromium", "chromium");
+const CHROMEDRIVER: Program = Program::new("chromedriver", "chromium-driver");
 
-const ALL: [Program; 14] = [
+const ALL: [Program; 16] = [
     REDIS_SERVER,
     REDIS_CLI,
     REDIS_SENTINEL,
@@ -53,6 +56,8 @@ const ALL: [Program; 14] = [
     PYTHON,
     CURL,
     PROMTOOL,
+    CHROMIUM,
+    CHROMEDRIVER,
 ];
 
 impl Program {

@@ -39,6 +39,11 @@ pub(super) struct Process {
 impl Process {
     /// Starts it on this data, and waits until it serves.
     pub(super) async fn start(data: &Path, clock: Clock) -> Self {
+        Self::start_with(data, clock, &[]).await
+    }
+
+    /// The same with more arguments.
+    pub(super) async fn start_with(data: &Path, clock: Clock, more: &[&str]) -> Self {
         let program = env!("CARGO_BIN_EXE_onlyonce");
         let mut command = Command::from(match clock.0 {
             Duration::ZERO => std::process::Command::new(program),
@@ -48,6 +53,7 @@ impl Process {
             .args(["demo", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"])
             .arg("--data")
             .arg(data)
+            .args(more)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
