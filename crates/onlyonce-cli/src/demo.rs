@@ -14,6 +14,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::said::{failed, give, say};
+use crate::stdin;
 
 mod lines;
 
@@ -25,6 +26,7 @@ const GRACE: Duration = Duration::from_secs(30);
 Examples:
   onlyonce demo
   onlyonce demo --listen 127.0.0.1:3000 --data /tmp/demo
+  onlyonce demo --mcp                       for an agent: its intakes as tools
   onlyonce demo --database postgres://localhost/demo --profile formbridge-008
 
 Ctrl-C lets running requests end. With the same --data, a later start replays what this one stored.")]
@@ -44,6 +46,10 @@ pub struct Args {
     /// A JSON file with intakes instead of vendor-onboarding and access-request
     #[arg(long)]
     intakes: Option<PathBuf>,
+    /// Offer the intakes as MCP tools on stdin and stdout too, until stdin ends; they are at /mcp
+    /// in any case
+    #[arg(long)]
+    mcp: bool,
     /// The profile of the intakes: formbridge or formbridge-008
     #[arg(long, default_value = "formbridge")]
     profile: String,
@@ -65,6 +71,8 @@ enum DemoError {
     Settings(#[from] config::ConfigError),
     #[error(transparent)]
     Gateway(#[from] onlyonce_gateway::StartError),
+    #[error("the tools cannot be offered on stdin and stdout")]
+    Tools(#[source] std::io::Error),
     #[error("signals cannot be waited for")]
     Signals(#[source] std::io::Error),
 }
@@ -117,8 +125,17 @@ async fn serve(args: &Args) -> Result<usize, DemoError> {
         intakes: policy.as_ref().ok().filter(|_| args.intakes.is_none()),
         fresh: &fresh(),
     });
-    give(format_args!("{lines}"));
-    let stopped = stopped().await.map_err(DemoError::Signals);
+    let stopped = if args.mcp {
+        tokio::select! {
+            stopped = stopped() => stopped.map_err(DemoError::Signals),
+            served = demo.tools().clone().serve_on(stdin::reader(), tokio::io::stdout()) => {
+                served.map_err(DemoError::Tools)
+            }
+        }
+    } else {
+        give(format_args!("{lines}"));
+        stopped().await.map_err(DemoError::Signals)
+    };
     say(format_args!("stopping: running requests may end"));
     let left = gateway.drain().await + demo.stop(GRACE).await;
     stopped.map(|()| left)

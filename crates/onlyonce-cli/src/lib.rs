@@ -10,11 +10,13 @@ pub mod config;
 pub mod demo;
 pub mod gateway;
 pub mod keys;
+pub mod mcp;
 pub mod profiles;
 mod progress;
 mod said;
 pub mod shell;
 pub mod source;
+mod stdin;
 pub mod store;
 mod table;
 pub mod verify;
@@ -35,6 +37,8 @@ pub enum Command {
     Demo(demo::Args),
     /// Put a gateway in front of a service: its keyed requests run once
     Gateway(gateway::Args),
+    /// Make the tools of any MCP server run once
+    Mcp(mcp::Args),
     /// Look at records and change them
     Keys(keys::Args),
     /// Look after a store
@@ -59,6 +63,7 @@ pub async fn run(cli: Cli) -> ExitCode {
     match cli.command {
         Command::Demo(args) => demo::run(&args).await,
         Command::Gateway(args) => gateway::run(&args).await,
+        Command::Mcp(args) => mcp::run(&args).await,
         Command::Keys(args) => keys::run(&args).await,
         Command::Store(args) => store::run(&args).await,
         Command::Audit(args) => audit::run(&args).await,

@@ -18,6 +18,7 @@ use tokio::task::JoinHandle;
 
 pub use self::db::DbError;
 pub use self::intake::IntakeError;
+pub use self::tools::IntakeTools;
 
 use self::actor::Tokens;
 use self::db::Db;
@@ -37,6 +38,7 @@ mod outbox;
 mod record;
 mod reply;
 mod resources;
+mod tools;
 
 /// What the services are told.
 #[derive(Clone, Debug)]
@@ -91,6 +93,7 @@ pub enum StartError {
 pub struct Demo {
     address: SocketAddr,
     engine: Engine,
+    tools: IntakeTools,
     recorder: Recorder,
     stop: watch::Sender<bool>,
     server: JoinHandle<()>,
@@ -111,14 +114,15 @@ impl Demo {
         let engine = builder.open().await?;
         let tokens = Tokens::agree(&*db.store(), ids.clone()).await?;
 
+        let definitions: Vec<_> = definitions.into_iter().map(Arc::new).collect();
         let desks = definitions
-            .into_iter()
+            .iter()
             .map(|definition| intake::Desk {
                 db: db.clone(),
                 ids: ids.clone(),
                 outbox: outbox.clone(),
                 recorder: recorder.clone(),
-                definition: definition.into(),
+                definition: Arc::clone(definition),
             })
             .collect();
         let shop = Shop {
@@ -138,6 +142,8 @@ impl Demo {
             .layer(from_fn_with_state(tokens.clone(), actor::identify))
             .route("/api/v1/tokens", post(actor::issue).with_state(tokens))
             .route("/healthz", get(async || "ok\n"));
+        let tools = IntakeTools::new(router.clone(), definitions);
+        let router = router.route_service("/mcp", tools.clone().over_http());
 
         let (stop, mut stopped) = watch::channel(false);
         let stopping = async move {
@@ -154,6 +160,7 @@ impl Demo {
         Ok(Self {
             address,
             engine,
+            tools,
             recorder,
             stop,
             server,
@@ -169,6 +176,11 @@ impl Demo {
     /// The engine that all services share.
     pub fn engine(&self) -> &Engine {
         &self.engine
+    }
+
+    /// The intakes as MCP tools, for a transport other than `/mcp` of this address.
+    pub fn tools(&self) -> &IntakeTools {
+        &self.tools
     }
 
     /// Takes no more requests, lets running ones end for at most `grace`, and says how many did

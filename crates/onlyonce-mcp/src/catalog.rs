@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::json;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
 use crate::members::{Members, raw, read};
 use crate::rules::{KEY_BYTES_MAX, Tools};
@@ -20,6 +20,17 @@ const ABOUT_KEY: &str = "Makes retries safe. For each new action make a new rand
 const ABOUT_TOOL: &str = "Send an idempotencyKey (a new random UUID for each new action), and the \
     same key with the same arguments whenever you retry: a retry then returns the first result \
     instead of acting twice.";
+
+/// The JSON Schema of the argument `idempotencyKey`, with what a model has to know of it: for tools
+/// that take a key themselves.
+pub fn key_schema() -> Value {
+    json!({
+        "type": "string",
+        "minLength": 1,
+        "maxLength": KEY_BYTES_MAX,
+        "description": ABOUT_KEY,
+    })
+}
 
 /// The tools seen so far, and whether each is covered.
 #[derive(Debug, Default)]
@@ -71,13 +82,7 @@ fn offer_key(tool: &mut Members) -> bool {
     if properties.get(KEY).is_some() {
         return false;
     }
-    let key = json!({
-        "type": "string",
-        "minLength": 1,
-        "maxLength": KEY_BYTES_MAX,
-        "description": ABOUT_KEY,
-    });
-    properties.set(KEY, raw(&key));
+    properties.set(KEY, raw(&key_schema()));
     if schema.get("type").is_none() {
         schema.set("type", raw("object"));
     }

@@ -16,5 +16,6 @@ mod session;
 
 pub use globset::Error as PatternError;
 
+pub use catalog::key_schema;
 pub use proxy::{Ended, Proxy};
 pub use rules::{Derive, Errors, Rules, Tools};

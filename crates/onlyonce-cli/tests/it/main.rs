@@ -14,6 +14,7 @@ mod https;
 mod indistinct;
 mod live;
 mod log;
+mod mcp;
 mod operators;
 mod ops;
 mod profiles;

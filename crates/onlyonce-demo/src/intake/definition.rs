@@ -158,9 +158,43 @@ impl Definition {
         }
         wrongs
     }
+
+    /// Its fields as a JSON Schema, for who fills them in. A field may be null: to take it away.
+    pub(crate) fn schema(&self) -> Value {
+        let fields = self.fields.iter();
+        let properties: Map<_, _> = fields
+            .map(|(name, rule)| (name.clone(), rule.schema()))
+            .collect();
+        json!({"type": "object", "properties": properties, "additionalProperties": false})
+    }
 }
 
 impl Rule {
+    fn schema(&self) -> Value {
+        let kind = match self.kind {
+            Kind::String | Kind::Email => "string",
+            Kind::Number => "number",
+            Kind::Boolean => "boolean",
+        };
+        let mut schema = json!({"type": [kind, "null"]});
+        let mut bound = |name: &str, value: Option<Value>| {
+            if let Some(value) = value {
+                schema[name] = value;
+            }
+        };
+        bound("maxLength", self.max_length.map(Value::from));
+        bound("minimum", self.min.map(Value::from));
+        bound("maximum", self.max.map(Value::from));
+        bound("enum", self.one_of.as_ref().map(|allowed| json!(allowed)));
+        let format = matches!(self.kind, Kind::Email).then(|| json!("email"));
+        bound("format", format);
+        bound(
+            "description",
+            self.required.then(|| json!("required to submit")),
+        );
+        schema
+    }
+
     fn refuses(&self, value: &Value) -> Option<String> {
         match (self.kind, value) {
             (Kind::String, Value::String(text)) => self.refuses_text(text),

@@ -12,4 +12,5 @@ mod d4_tests;
 mod intakes;
 mod postgres;
 mod support;
+mod tools;
 mod webhooks;

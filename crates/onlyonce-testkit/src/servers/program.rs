@@ -41,7 +41,11 @@ const PROMTOOL: Program = Program::new("promtool", "prometheus");
 const CHROMIUM: Program = Program::new("chromium", "chromium");
 const CHROMEDRIVER: Program = Program::new("chromedriver", "chromium-driver");
 
-const ALL: [Program; 16] = [
+/// For the third-party servers that tests of `onlyonce mcp` install.
+const NODE: Program = Program::new("node", "nodejs");
+const NPM: Program = Program::new("npm", "npm");
+
+const ALL: [Program; 18] = [
     REDIS_SERVER,
     REDIS_CLI,
     REDIS_SENTINEL,
@@ -58,6 +62,8 @@ const ALL: [Program; 16] = [
     PROMTOOL,
     CHROMIUM,
     CHROMEDRIVER,
+    NODE,
+    NPM,
 ];
 
 impl Program {

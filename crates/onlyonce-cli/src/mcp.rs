@@ -1,0 +1,232 @@
+//! `onlyonce mcp`: starts an MCP server and stands between it and the client on stdin and stdout.
+//! Stdout is the protocol's; whatever is to be said goes to stderr.
+
+use std::ffi::OsString;
+use std::process::{ExitCode, ExitStatus, Stdio};
+use std::time::Duration;
+
+use clap::ValueEnum;
+use onlyonce_core::{Engine, Entropy as _, OnLapse, OsEntropy};
+use onlyonce_mcp::{Derive, Ended, Errors, PatternError, Proxy, Rules, Tools};
+use thiserror::Error;
+use tokio::process::{Child, Command};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::said::{FAILED, failed, say};
+use crate::stdin;
+
+mod default_store;
+
+/// How long a server may take to end once its input has.
+const END_MAX: Duration = Duration::from_secs(5);
+
+/// Which server, and how its calls are made to run once.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Put it before the server's command, wherever your client starts the server:
+  before:  npx -y @modelcontextprotocol/server-filesystem ~/notes
+  after:   onlyonce mcp -- npx -y @modelcontextprotocol/server-filesystem ~/notes
+A server on the network: onlyonce mcp -- npx -y mcp-remote https://example.org/mcp
+
+Every tool that is not read-only gets an optional argument idempotencyKey, and says how to use it:
+the same key for a retry, a new one for a new action. A retry gets the first result, also after a
+crash or a restart. The key is read from the arguments or from _meta, and never reaches the server.
+
+If a call's answer is lost (the server or this program died), nobody knows whether it took effect.
+It is then not run again: the model is told to find out first. --on-lapse rerun runs it again.
+An operator can also decide:
+  onlyonce keys list --state unknown --store URL
+  onlyonce keys resolve SLOT --status 200 --body 'the note was saved' --store URL
+  onlyonce keys forget SLOT --store URL
+
+--derive makes a key for calls without one: the same tool and arguments, in the same conversation
+and within its window, are one call. That is a guess: a model that means to do the same thing twice
+within the window gets the first result again, with a note that says so.
+
+Examples:
+  onlyonce mcp --store redis://127.0.0.1 --name billing -- ./billing-server
+  onlyonce mcp --tools 'create_*' --except '*_draft' --ttl 48h -- ./billing-server
+  onlyonce mcp --derive=2m -- ./billing-server")]
+pub struct Args {
+    /// Where results are kept [default: sqlite: in $XDG_STATE_HOME/onlyonce, or ~/.local/state/onlyonce]
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "ONLYONCE_MCP_STORE",
+        hide_env_values = true
+    )]
+    store: Option<String>,
+    /// What the server is called: its keys are kept apart from other servers' [default: its command]
+    #[arg(long)]
+    name: Option<String>,
+    /// How long a result is kept
+    #[arg(long, default_value = "24h")]
+    ttl: humantime::Duration,
+    /// What follows when nobody knows whether a call took effect
+    #[arg(long, value_enum, default_value_t = Lapse::Hold)]
+    on_lapse: Lapse,
+    /// What a retry gets when the tool's answer was an error
+    #[arg(long, value_enum, default_value_t = OnError::Replay)]
+    errors: OnError,
+    /// Make keys for calls without one; equal calls within WINDOW are one [default WINDOW: 10m]
+    #[arg(
+        long,
+        value_name = "WINDOW",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "10m"
+    )]
+    derive: Option<humantime::Duration>,
+    /// The conversation that made keys belong to [default: a new one each start]
+    #[arg(long, value_name = "ID", requires = "derive")]
+    conversation: Option<String>,
+    /// Cover only tools whose name matches, like 'create_*'; may be repeated
+    #[arg(long, value_name = "GLOB")]
+    tools: Vec<String>,
+    /// Do not cover tools whose name matches; may be repeated
+    #[arg(long, value_name = "GLOB")]
+    except: Vec<String>,
+    /// The server's command and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Lapse {
+    /// It is not run again: the model finds out, or an operator decides
+    Hold,
+    /// It is run again: for tools that may safely run twice
+    Rerun,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum OnError {
+    /// The same error: a tool that failed half-way would do its first half again
+    Replay,
+    /// Another try
+    Rerun,
+}
+
+#[derive(Debug, Error)]
+enum McpError {
+    #[error("a pattern cannot be read")]
+    Pattern(#[from] PatternError),
+    #[error(transparent)]
+    Place(#[from] default_store::NoPlace),
+    #[error(transparent)]
+    Open(#[from] onlyonce_stores::OpenError),
+    #[error(transparent)]
+    Engine(#[from] onlyonce_core::engine::OpenError),
+    #[error("the server cannot be started: {command}")]
+    Start {
+        command: String,
+        source: std::io::Error,
+    },
+    #[error("messages can no longer be passed on")]
+    Wire(#[from] std::io::Error),
+}
+
+impl Args {
+    fn rules(&self) -> Result<Rules, PatternError> {
+        Ok(Rules {
+            tools: Tools::new(&self.tools, &self.except)?,
+            on_lapse: match self.on_lapse {
+                Lapse::Hold => OnLapse::Hold,
+                Lapse::Rerun => OnLapse::Rerun,
+            },
+            errors: match self.errors {
+                OnError::Replay => Errors::Replay,
+                OnError::Rerun => Errors::Rerun,
+            },
+            keep_for: self.ttl.into(),
+            derive: self.derive.map(|within| Derive {
+                conversation: self.conversation.clone().unwrap_or_else(new_conversation),
+                within: within.into(),
+            }),
+            ..Rules::new(self.name.clone().unwrap_or_else(|| self.command_line()))
+        })
+    }
+
+    /// The command as one text; its words are kept apart by what no word can hold.
+    fn command_line(&self) -> String {
+        let words = self.command.iter().map(|word| word.to_string_lossy());
+        words.collect::<Vec<_>>().join("\0")
+    }
+
+    fn start(&self) -> Result<Child, McpError> {
+        let (program, arguments) = self.command.split_first().expect("clap asks for one");
+        let mut command = Command::new(program);
+        command
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true);
+        command.spawn().map_err(|source| McpError::Start {
+            command: program.to_string_lossy().into_owned(),
+            source,
+        })
+    }
+}
+
+fn new_conversation() -> String {
+    let mut bytes = [0; 16];
+    OsEntropy::new().fill(&mut bytes);
+    format!("{:032x}", u128::from_le_bytes(bytes))
+}
+
+/// Stands between client and server until one of them goes; gives the exit code.
+pub async fn run(args: &Args) -> ExitCode {
+    match pass(args).await {
+        Ok(code) => code,
+        Err(error) => failed(&error),
+    }
+}
+
+async fn pass(args: &Args) -> Result<ExitCode, McpError> {
+    let rules = args.rules()?;
+    let store = match &args.store {
+        Some(url) => url.clone(),
+        None => default_store::url()?,
+    };
+    let engine = Engine::open(onlyonce_stores::open(&store).await?).await?;
+    let stop = stopped()?;
+    let mut server = args.start()?;
+    let (input, output) = (server.stdin.take(), server.stdout.take());
+    let server_side = output.zip(input).expect("both are pipes");
+
+    let client_side = (stdin::reader(), tokio::io::stdout());
+    let ended = Proxy::new(engine.clone(), rules)
+        .run(client_side, server_side, stop)
+        .await;
+    engine.shutdown(END_MAX).await;
+    let status = end(&mut server).await?;
+    Ok(match ended? {
+        Ended::Client => ExitCode::SUCCESS,
+        Ended::Server => {
+            say(format_args!("onlyonce: the server has ended: {status}"));
+            let code = status.code().and_then(|code| u8::try_from(code).ok());
+            code.unwrap_or(FAILED).into()
+        }
+    })
+}
+
+/// Returns when it is time to stop.
+fn stopped() -> std::io::Result<impl Future<Output = ()>> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
+}
+
+/// A server whose input has ended should end too; one that does not is ended.
+async fn end(server: &mut Child) -> std::io::Result<ExitStatus> {
+    if let Ok(status) = tokio::time::timeout(END_MAX, server.wait()).await {
+        return status;
+    }
+    server.start_kill()?;
+    server.wait().await
+}
