@@ -63,10 +63,9 @@ async fn d0_7_2_an_agent_that_retries_with_its_key_submits_once() {
         assert_eq!(said(&retry)["submissionId"], said(&first)["submissionId"]);
         assert_eq!((is_replayed(&first), is_replayed(&retry)), (false, true));
         let id = said(&first)["submissionId"].as_str().unwrap();
-        let events = bed.until(&format!("/api/submissions/{id}/events"), |found| {
-            found["events"].as_array().unwrap().len() == 2
-        });
-        let events = events.await;
+        let path = format!("/api/submissions/{id}/events");
+        let both = |found: &Value| found["events"].as_array().unwrap().len() == 2;
+        let events = bed.until(&path, both).await;
         assert_eq!(events["events"][0]["type"], "submission.submitted");
         assert_eq!(events["events"][1]["type"], "submission.replayed");
         client.cancel().await.unwrap();
