@@ -9,6 +9,9 @@
 //! let (store, watch) = StoreWatch::around("memory", Arc::new(MemoryStore::new()));
 //! let metrics = Arc::new(Metrics::new(watch));
 //! let engine = Engine::builder(store).subscribe(metrics.clone()).open().await.unwrap();
+//! let pay = engine.job("pay");
+//! let paid = pay.run("order-7", "7 EUR", async || Ok::<_, String>(7)).await;
+//! assert_eq!(paid.unwrap().value, 7);
 //! metrics.set_load(&engine.load());
 //! assert!(metrics.page().contains("idempotency_request_total"));
 //! # }

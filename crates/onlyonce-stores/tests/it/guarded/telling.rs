@@ -62,8 +62,8 @@ async fn it_counts_how_often_it_opened_and_whom_it_refused() {
 struct Logged(Arc<AtomicUsize>);
 
 impl Visit for Logged {
-    fn record_debug(&mut self, field: &Field, _: &dyn std::fmt::Debug) {
-        if field.name() == "breaker" {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        if field.name() == "event" && format!("{value:?}").contains("circuit_breaker") {
             self.0.fetch_add(1, Ordering::SeqCst);
         }
     }
