@@ -23,7 +23,13 @@
 //! in, `Cached(Guarded(Sealed(Metered(store))))` is the order that makes sense: a replay from the
 //! cache needs neither the store nor a closed breaker, and what is measured is the store alone.
 
-#[cfg(any(feature = "file", feature = "redis", feature = "sql"))]
+#[cfg(any(
+    feature = "file",
+    feature = "mysql",
+    feature = "postgres",
+    feature = "redis",
+    feature = "sqlite"
+))]
 mod batch;
 pub mod cached;
 #[cfg(feature = "file")]
