@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use onlyonce_core::engine::look_up_secret;
 use onlyonce_core::operate::{Filter, Page, Resolved};
-use onlyonce_core::{Engine, Key, KeyRule, Operate, Response, Slot, SlotSecret, Store, StoreError};
+use onlyonce_core::{Key, KeyRule, Operate, Response, Slot, SlotSecret, Store, StoreError};
 use onlyonce_gateway::{RecordView, RecordsPage, StatsView};
 use onlyonce_stores::OpenError;
 use reqwest::Method;
@@ -269,19 +270,15 @@ impl Direct {
         Ok(found.iter().map(view).collect())
     }
 
-    /// An empty store is not asked for its secret: that would make one.
     async fn find(&self, key: &str) -> Result<Vec<RecordView>, SourceError> {
         let key = Key::parse(key.as_bytes(), &KeyRule::any())
             .map_err(|error| SourceError::Wrong(error.to_string()))?;
-        if self.list(&Filter::default(), None, 1).await?.is_empty() {
+        let secret = look_up_secret(self.operate()?, self.secret.clone()).await?;
+        let Some(secret) = secret else {
             return Ok(Vec::new());
-        }
-        let mut engine = Engine::builder(Arc::clone(&self.store));
-        if let Some(secret) = &self.secret {
-            engine = engine.secret(secret.clone());
-        }
+        };
         let filter = Filter {
-            hint: Some(engine.open().await?.hint(&key)),
+            hint: Some(secret.hint(&key)),
             ..Filter::default()
         };
         self.list(&filter, None, FOUND_RECORDS_MAX).await

@@ -36,7 +36,7 @@ mod tally;
 pub use self::call::{Answer, Call, Outcome, Replay, Verdict, Who};
 pub use self::execution::Execution;
 pub use self::finish::Held;
-pub use self::secret::FormerSecret;
+pub use self::secret::{FormerSecret, look_up_secret};
 
 use self::flight::Flights;
 use self::renew::Renewals;

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use onlyonce_core::Engine;
+use onlyonce_core::engine::FormerSecret;
 use onlyonce_gateway::{Gateway, config};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -231,6 +232,38 @@ async fn a_configured_secret_is_needed_to_find_a_key_in_its_store() {
     assert_eq!((without, with), (2, 0), "{err}");
     assert!(err.contains("secret"), "{err}");
     assert!(out.contains("state       done"), "{out}");
+}
+
+#[tokio::test]
+async fn looking_for_a_key_does_not_end_a_rotation() {
+    let place = TempDir::new().unwrap();
+    let url = format!("file:{}", place.path().join("records").display());
+    let secret = |byte| onlyonce_core::SlotSecret::from_bytes([byte; 32]);
+    let store = onlyonce_stores::open(&url).await.unwrap();
+    let engine = Engine::builder(Arc::clone(&store))
+        .secret(secret(0xcd))
+        .rotate_from(FormerSecret::Given(secret(0xab)))
+        .open()
+        .await
+        .unwrap();
+    pay(&engine).await;
+    engine.shutdown(std::time::Duration::from_secs(10)).await;
+    drop((engine, store));
+    let file = place.path().join("secret");
+    std::fs::write(&file, "cd".repeat(32)).unwrap();
+
+    let file = file.to_str().unwrap();
+    let line = ["keys", "show", KEY, "--store", &url, "--secret-file", file];
+    let (code, out, err) = run(&line).await;
+
+    assert_eq!(code, 0, "{err}");
+    assert!(out.contains("state       done"), "{out}");
+    let store = onlyonce_stores::open(&url).await.unwrap();
+    let former = Engine::builder(store).secret(secret(0xab)).open().await;
+    assert!(
+        former.is_ok(),
+        "processes with the former one may still start"
+    );
 }
 
 #[tokio::test]

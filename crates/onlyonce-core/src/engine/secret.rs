@@ -71,6 +71,23 @@ pub(super) async fn agree(
     }
 }
 
+/// The secret by which the records of a store can be looked up: `given`, if it is or was one of the
+/// store's, else the one that the store keeps; nothing if no process has used the store yet. It only
+/// reads: looking changes nothing of what processes have agreed on.
+pub async fn look_up_secret(
+    operate: &dyn Operate,
+    given: Option<SlotSecret>,
+) -> Result<Option<SlotSecret>, OpenError> {
+    let Some(first) = operate.agreed(FIRST).await? else {
+        return Ok(None);
+    };
+    let (first, kept) = read(&first)?;
+    if let Some(given) = &given {
+        find(operate, first, &digest(given)).await?;
+    }
+    given.or(kept).map(Some).ok_or(OpenError::SecretMismatch)
+}
+
 /// No secret is configured: the store keeps one.
 async fn kept(operate: &dyn Operate, entropy: &dyn Entropy) -> Result<Agreed, OpenError> {
     let offer = tagged(KEPT, SlotSecret::generate(entropy).expose());

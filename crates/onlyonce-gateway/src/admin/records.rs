@@ -140,15 +140,26 @@ pub(super) async fn find(
     let Json(find) = find.map_err(|error| Problem::bad(error.body_text()))?;
     let key = Key::parse(find.key.as_bytes(), &KeyRule::any())
         .map_err(|error| Problem::bad(error.to_string()))?;
-    let filter = Filter {
-        hint: Some(admin.engine.hint(&key)),
-        ..Filter::default()
-    };
     let page = Page {
         after: None,
         records_max: PAGE_RECORDS_MAX,
     };
-    Ok(Json(admin.page(&filter, &page).await?))
+    let mut records = Vec::new();
+    // While the secret is rotated, a key has a record under each.
+    for engine in [Some(&admin.engine), admin.engine.former()]
+        .into_iter()
+        .flatten()
+    {
+        let filter = Filter {
+            hint: Some(engine.hint(&key)),
+            ..Filter::default()
+        };
+        records.extend(admin.page(&filter, &page).await?.records);
+    }
+    Ok(Json(RecordsPage {
+        records,
+        next: None,
+    }))
 }
 
 impl Admin {
