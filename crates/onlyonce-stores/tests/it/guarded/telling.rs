@@ -94,6 +94,9 @@ impl tracing::Subscriber for Logged {
 #[tokio::test(start_paused = true)]
 async fn every_change_is_logged_once() {
     let lines = Arc::new(AtomicUsize::new(0));
+    // With a single subscriber, tracing asks the thread that first meets a log line whether
+    // anyone listens, and remembers its no for all. With two it asks the subscribers.
+    let _second = tracing::Dispatch::new(Logged(Arc::default()));
     let _listening = tracing::subscriber::set_default(Logged(Arc::clone(&lines)));
     let (rough, store) = brittle();
 
