@@ -42,6 +42,15 @@ impl AuthCheck {
         }
     }
 
+    /// The same over other connections.
+    pub(crate) fn over(&self, upstream: &Upstream) -> Self {
+        Self {
+            method: self.method.clone(),
+            target: self.target.clone(),
+            upstream: upstream.clone(),
+        }
+    }
+
     /// The check for this request: the caller's headers, without a body.
     pub(crate) fn request(&self, of: &Request<ClientBody>) -> Request<RequestBody<ClientBody>> {
         let mut check = Request::new(RequestBody::from(ClientBody::empty()));
@@ -52,7 +61,7 @@ impl AuthCheck {
             check.headers_mut().remove(name);
         }
         if let Some(peer) = of.extensions().get::<Peer>() {
-            check.extensions_mut().insert(*peer);
+            check.extensions_mut().insert(peer.clone());
         }
         check
     }

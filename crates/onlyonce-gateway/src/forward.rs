@@ -2,10 +2,12 @@
 //! who asked, by which name and how.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
+use bytes::Bytes;
 use http::header::{
-    CONNECTION, FORWARDED, HOST, HeaderName, HeaderValue, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION,
-    TE, TRAILER, TRANSFER_ENCODING, UPGRADE, VIA,
+    CONNECTION, Entry, FORWARDED, HOST, HeaderName, HeaderValue, PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, VIA,
 };
 use http::{HeaderMap, Version, request, response};
 
@@ -22,13 +24,40 @@ const HOP_BY_HOP: [HeaderName; 8] = [
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
-const VIA_NAME: &str = "onlyonce";
 
-/// Who is on the other end of a client's connection.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Peer {
-    pub(crate) ip: IpAddr,
-    pub(crate) tls: bool,
+/// Who is on the other end of a client's connection, and how the upstream hears of it; cheap to
+/// clone.
+#[derive(Clone, Debug)]
+pub(crate) struct Peer(Arc<PeerText>);
+
+#[derive(Debug)]
+struct PeerText {
+    ip: IpAddr,
+    proto: &'static str,
+    /// For `X-Forwarded-For`.
+    address: HeaderValue,
+    /// For `Forwarded`: its `for` and `proto`.
+    node: String,
+}
+
+impl Peer {
+    pub(crate) fn new(ip: IpAddr, is_tls: bool) -> Self {
+        let proto = if is_tls { "https" } else { "http" };
+        let node = match ip {
+            IpAddr::V4(ip) => format!("for={ip};proto={proto}"),
+            IpAddr::V6(ip) => format!("for=\"[{ip}]\";proto={proto}"),
+        };
+        Self(Arc::new(PeerText {
+            ip,
+            proto,
+            address: value(ip.to_string()),
+            node,
+        }))
+    }
+
+    pub(crate) fn ip(&self) -> IpAddr {
+        self.0.ip
+    }
 }
 
 /// The protocol a request wants to change to, if it does.
@@ -47,37 +76,26 @@ pub(crate) fn upgrade_of(headers: &HeaderMap) -> Option<HeaderValue> {
 }
 
 /// Makes a client's request the upstream's: the client's own hop is taken off, ours is told.
-pub(crate) fn to_upstream(parts: &mut request::Parts, peer: Peer) {
+pub(crate) fn to_upstream(parts: &mut request::Parts, Peer(peer): &Peer) {
     let host = host_of(parts);
-    strip(&mut parts.headers);
+    let headers = &mut parts.headers;
+    strip(headers);
     // What tells the upstream whether we can take trailers survives our own hop.
-    if parts.headers.contains_key(TRAILER) || parts.version == Version::HTTP_2 {
-        parts
-            .headers
-            .insert(TE, HeaderValue::from_static("trailers"));
+    if headers.contains_key(TRAILER) || parts.version == Version::HTTP_2 {
+        headers.insert(TE, HeaderValue::from_static("trailers"));
     }
-    let proto = if peer.tls { "https" } else { "http" };
-    append(&mut parts.headers, X_FORWARDED_FOR, &peer.ip.to_string());
-    set(&mut parts.headers, X_FORWARDED_PROTO, proto);
-    let by_name = match &host {
-        Some(host) => {
-            parts.headers.insert(X_FORWARDED_HOST, host.clone());
-            format!(";host=\"{}\"", host.to_str().unwrap_or_default())
-        }
-        None => String::new(),
+    append(headers, X_FORWARDED_FOR, peer.address.clone());
+    headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static(peer.proto));
+    let by_name = host.as_ref().and_then(|host| host.to_str().ok());
+    let forwarded = match by_name.filter(|host| !host.contains(['"', '\\'])) {
+        Some(host) => [&peer.node, ";host=\"", host, "\""].concat(),
+        None => peer.node.clone(),
     };
-    let node = match peer.ip {
-        IpAddr::V4(ip) => format!("for={ip}"),
-        IpAddr::V6(ip) => format!("for=\"[{ip}]\""),
-    };
-    append(
-        &mut parts.headers,
-        FORWARDED,
-        &format!("{node};proto={proto}{by_name}"),
-    );
-    via(&mut parts.headers, parts.version);
+    append(headers, FORWARDED, value(forwarded));
+    via(headers, parts.version);
     if let Some(host) = host {
-        parts.headers.insert(HOST, host);
+        headers.insert(X_FORWARDED_HOST, host.clone());
+        headers.insert(HOST, host);
     }
 }
 
@@ -106,6 +124,10 @@ fn host_of(parts: &request::Parts) -> Option<HeaderValue> {
 
 /// Takes off what belongs to one hop, and what `Connection` names.
 fn strip(headers: &mut HeaderMap) {
+    // Most messages have nothing of the kind; one look at each name tells.
+    if !headers.keys().any(|name| HOP_BY_HOP.contains(name)) {
+        return;
+    }
     if let Some(connection) = headers.get(CONNECTION) {
         // `close` and `keep-alive` name no header that is not listed here anyway.
         let named: Vec<HeaderName> = connection
@@ -124,31 +146,31 @@ fn strip(headers: &mut HeaderMap) {
 }
 
 fn via(headers: &mut HeaderMap, version: Version) {
-    let version = match version {
-        Version::HTTP_10 => "1.0",
-        Version::HTTP_2 => "2.0",
-        _ => "1.1",
+    let via = match version {
+        Version::HTTP_10 => "1.0 onlyonce",
+        Version::HTTP_2 => "2.0 onlyonce",
+        _ => "1.1 onlyonce",
     };
-    append(headers, VIA, &format!("{version} {VIA_NAME}"));
+    append(headers, VIA, HeaderValue::from_static(via));
 }
 
-fn set(headers: &mut HeaderMap, name: HeaderName, value: &str) {
-    if let Ok(value) = HeaderValue::from_str(value) {
-        headers.insert(name, value);
-    }
+/// A value made of what is known to fit into one.
+fn value(text: String) -> HeaderValue {
+    HeaderValue::from_maybe_shared(Bytes::from(text))
+        .unwrap_or_else(|_| HeaderValue::from_static("unknown"))
 }
 
 /// Adds to a comma-separated list, keeping what earlier hops said.
-fn append(headers: &mut HeaderMap, name: HeaderName, value: &str) {
-    let earlier: Vec<&str> = headers
-        .get_all(&name)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .collect();
-    if earlier.is_empty() {
-        set(headers, name, value);
-    } else {
-        let list = format!("{}, {value}", earlier.join(", "));
-        set(headers, name, &list);
+fn append(headers: &mut HeaderMap, name: HeaderName, last: HeaderValue) {
+    match headers.entry(name) {
+        Entry::Vacant(entry) => {
+            entry.insert(last);
+        }
+        Entry::Occupied(mut entry) => {
+            let mut list: Vec<&[u8]> = entry.iter().map(HeaderValue::as_bytes).collect();
+            list.push(last.as_bytes());
+            let list = Bytes::from(list.join(&b", "[..]));
+            entry.insert(HeaderValue::from_maybe_shared(list).unwrap_or(last));
+        }
     }
 }

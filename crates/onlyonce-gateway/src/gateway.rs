@@ -22,9 +22,10 @@ use crate::config::{Config, ConfigError};
 use crate::identity;
 use crate::observe::Observers;
 use crate::server::Server;
-use crate::site::{Current, Site};
+use crate::site::{PerWorker, Sites};
 use crate::tls::Acceptor;
 use crate::traces::Traces;
+use crate::workers::Workers;
 
 const LISTEN: &str = "127.0.0.1:8080";
 const ADMIN: &str = "127.0.0.1:9090";
@@ -48,6 +49,9 @@ pub enum StartError {
     /// The engine cannot be opened on it.
     #[error(transparent)]
     Engine(#[from] engine::OpenError),
+    /// The system gives no threads.
+    #[error("cannot start the threads that serve connections: {0}")]
+    Threads(io::Error),
     /// An address cannot be listened on.
     #[error("cannot listen on {address}: {source}; choose another one with `{setting}`")]
     Listen {
@@ -67,7 +71,8 @@ pub struct Gateway {
     engine: Engine,
     observers: Observers,
     traces: Option<Traces>,
-    site: Current,
+    workers: Workers,
+    sites: Sites,
     allowance: Allowance,
     tls: Option<Acceptor>,
     /// What it was started with.
@@ -85,8 +90,15 @@ impl Gateway {
         let (engine, observers) = open_engine(config).await?;
         let traces = Traces::from_env()?;
         let allowance = Allowance::new(identity::allowance(&config.limits));
-        let site = Site::new(config, &engine, &allowance)?.traced(traces.clone());
-        let site = Arc::new(ArcSwap::from_pointee(site));
+        let workers = Workers::start().map_err(StartError::Threads)?;
+        let sites = PerWorker::new(
+            workers.count(),
+            config,
+            &engine,
+            &allowance,
+            traces.as_ref(),
+        )?;
+        let sites = Arc::new(ArcSwap::from_pointee(sites));
         let tls = config.tls.as_ref().map(Acceptor::new).transpose()?;
         let address = config.listen.unwrap_or_else(|| fixed(LISTEN));
         let listener = listen(address, "listen").await?;
@@ -101,14 +113,21 @@ impl Gateway {
             }
         });
         let (stop, stopped) = watch::channel(false);
-        let server = Server::new(listener, tls.clone(), config, Arc::clone(&site));
+        let server = Server::new(
+            listener,
+            tls.clone(),
+            config,
+            Arc::clone(&sites),
+            workers.runtimes(),
+        );
         Ok(Self {
             address,
             admin_address,
             engine,
             observers,
             traces,
-            site,
+            workers,
+            sites,
             allowance,
             tls,
             config: config.clone(),
@@ -136,11 +155,17 @@ impl Gateway {
             return Err(ConfigError::new(setting, why));
         }
         let allowance = self.allowance.under(identity::allowance(&config.limits));
-        let site = Site::new(config, &self.engine, &allowance)?.traced(self.traces.clone());
+        let sites = PerWorker::new(
+            self.workers.count(),
+            config,
+            &self.engine,
+            &allowance,
+            self.traces.as_ref(),
+        )?;
         if let (Some(acceptor), Some(tls)) = (&self.tls, &config.tls) {
             acceptor.reload(tls)?;
         }
-        self.site.store(Arc::new(site));
+        self.sites.store(Arc::new(sites));
         Ok(())
     }
 
@@ -157,6 +182,7 @@ impl Gateway {
             traces.close().await;
         }
         self.admin.abort();
+        self.workers.close().await;
         left
     }
 }

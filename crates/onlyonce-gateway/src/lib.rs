@@ -17,6 +17,7 @@ mod tls;
 mod traces;
 mod upgrade;
 mod upstream;
+mod workers;
 
 pub use admin::{EventLine, HotKey, RecordView, RecordsPage, ResponseView, StatsView, TopView};
 pub use config::Config;

@@ -15,12 +15,13 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
+use tokio::runtime::Handle;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::body::{self, GatewayBody};
 use crate::config::Config;
 use crate::forward::Peer;
-use crate::site::{Current, IDLE_MAX};
+use crate::site::{IDLE_MAX, Sites};
 use crate::tls::Acceptor;
 use crate::upgrade;
 
@@ -29,6 +30,8 @@ const HEADER_BYTES_MAX: usize = 64 * 1024;
 const STREAMS_MAX: u32 = 200;
 const HEADERS_TIMEOUT: Duration = Duration::from_secs(60);
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How often a connection is looked at within the time that it may be idle.
+const IDLE_LOOKS: u32 = 4;
 /// How long to pause when the system has no more descriptors to give.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -40,7 +43,9 @@ pub(crate) struct Server {
     connections: Arc<Semaphore>,
     connections_max: u32,
     header_bytes_max: usize,
-    site: Current,
+    sites: Sites,
+    /// Where connections are served, one thread each.
+    runtimes: Vec<Handle>,
     idle_max: Duration,
 }
 
@@ -49,7 +54,8 @@ impl Server {
         listener: TcpListener,
         tls: Option<Acceptor>,
         config: &Config,
-        site: Current,
+        sites: Sites,
+        runtimes: Vec<Handle>,
     ) -> Self {
         let limits = &config.limits;
         let header_bytes = limits.header_bytes.unwrap_or(HEADER_BYTES_MAX);
@@ -75,14 +81,15 @@ impl Server {
             connections: Arc::new(Semaphore::new(connections_max as usize)),
             connections_max,
             header_bytes_max: header_bytes,
-            site,
+            sites,
+            runtimes,
             idle_max: config.timeouts.idle.map_or(IDLE_MAX, |span| span.0),
         }
     }
 
     /// Serves until `stop` says so, then lets open requests end.
     pub(crate) async fn run(self, mut stop: watch::Receiver<bool>) {
-        loop {
+        for (worker, runtime) in self.runtimes.iter().enumerate().cycle() {
             let permit = tokio::select! {
                 biased;
                 () = stopped(&mut stop) => break,
@@ -103,13 +110,17 @@ impl Server {
             };
             let connection = Connection {
                 http: self.http.clone(),
-                site: Arc::clone(&self.site),
+                sites: Arc::clone(&self.sites),
+                worker,
                 header_bytes_max: self.header_bytes_max,
                 idle_max: self.idle_max,
                 stop: stop.clone(),
                 place: Arc::new(permit),
             };
-            tokio::spawn(accepted(stream, address, self.tls.clone(), connection));
+            // Its readiness is to be told to the thread that serves it.
+            if let Ok(stream) = stream.into_std() {
+                runtime.spawn(accepted(stream, address, self.tls.clone(), connection));
+            }
         }
         drop(self.listener);
         // Every connection has a permit until it ends.
@@ -124,19 +135,22 @@ async fn stopped(stop: &mut watch::Receiver<bool>) {
 }
 
 async fn accepted(
-    stream: TcpStream,
+    stream: std::net::TcpStream,
     address: SocketAddr,
     tls: Option<Acceptor>,
     connection: Connection,
 ) {
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(target: "onlyonce", %error, "a connection ended at once");
-        return;
-    }
-    let peer = Peer {
-        ip: address.ip().to_canonical(),
-        tls: tls.is_some(),
+    let stream = stream
+        .set_nodelay(true)
+        .and_then(|()| TcpStream::from_std(stream));
+    let stream = match stream {
+        Ok(stream) => stream,
+        Err(error) => {
+            tracing::debug!(target: "onlyonce", %error, "a connection ended at once");
+            return;
+        }
     };
+    let peer = Peer::new(address.ip().to_canonical(), tls.is_some());
     match tls {
         None => connection.serve(stream, peer).await,
         Some(acceptor) => {
@@ -151,7 +165,9 @@ async fn accepted(
 /// What one connection needs.
 struct Connection {
     http: auto::Builder<TokioExecutor>,
-    site: Current,
+    sites: Sites,
+    /// The number of the thread that serves it.
+    worker: usize,
     header_bytes_max: usize,
     idle_max: Duration,
     stop: watch::Receiver<bool>,
@@ -167,14 +183,14 @@ impl Connection {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let activity = Arc::new(Activity::default());
-        let (site, active) = (self.site, Arc::clone(&activity));
+        let (sites, worker, active) = (self.sites, self.worker, Arc::clone(&activity));
         let (place, header_bytes_max) = (self.place, self.header_bytes_max);
         let service = service_fn(move |mut request: Request<Incoming>| {
-            let site = site.load_full();
+            let site = sites.load().of(worker);
             let running = Activity::start(&active);
             let place = Arc::clone(&place);
+            request.extensions_mut().insert(peer.clone());
             async move {
-                request.extensions_mut().insert(peer);
                 let response: Response<GatewayBody> = if is_over(&request, header_bytes_max) {
                     body::headers_too_large()
                 } else if upgrade::is_asked_for(&request) {
@@ -212,11 +228,12 @@ fn is_over(request: &Request<Incoming>, bytes_max: usize) -> bool {
     bytes > bytes_max
 }
 
-/// What a connection is busy with.
+/// What a connection is busy with. It is looked at now and then, and wakes nobody in between.
 #[derive(Default)]
 struct Activity {
     running: AtomicUsize,
-    changed: Notify,
+    /// How often a request began or ended.
+    changes: AtomicUsize,
 }
 
 /// A request under way.
@@ -225,27 +242,27 @@ struct Running(Arc<Activity>);
 impl Activity {
     fn start(this: &Arc<Self>) -> Running {
         this.running.fetch_add(1, Ordering::Relaxed);
-        this.changed.notify_waiters();
+        this.changes.fetch_add(1, Ordering::Relaxed);
         Running(Arc::clone(this))
     }
 
-    /// Returns when nothing has run for so long.
+    /// Returns when nothing has run for so long, or up to a quarter longer.
     async fn idle(&self, idle_max: Duration) {
-        loop {
-            let mut changed = pin!(self.changed.notified());
-            changed.as_mut().enable();
-            if self.running.load(Ordering::Relaxed) > 0 {
-                changed.await;
-            } else if tokio::time::timeout(idle_max, changed).await.is_err() {
-                return;
-            }
+        let mut seen = self.changes.load(Ordering::Relaxed);
+        let mut quiet = 0;
+        while quiet < IDLE_LOOKS {
+            tokio::time::sleep(idle_max / IDLE_LOOKS).await;
+            let changes = self.changes.load(Ordering::Relaxed);
+            let is_quiet = changes == seen && self.running.load(Ordering::Relaxed) == 0;
+            quiet = if is_quiet { quiet + 1 } else { 0 };
+            seen = changes;
         }
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
+        self.0.changes.fetch_add(1, Ordering::Relaxed);
         self.0.running.fetch_sub(1, Ordering::Relaxed);
-        self.0.changed.notify_waiters();
     }
 }

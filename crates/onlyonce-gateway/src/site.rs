@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderName, HeaderValue, Method, Request, Response};
+use http::{HeaderName, HeaderValue, Method, Request, Response, Uri};
 use hyper::body::Incoming;
 use onlyonce_core::policy::{Duplicate, KeyNeed, StoreDown};
 use onlyonce_core::{Engine, OnLapse, Policy, Profile, Release};
@@ -44,7 +44,7 @@ pub(crate) struct Site {
 
 struct Route {
     method: Option<Method>,
-    matcher: matchit::Router<()>,
+    matcher: Arc<matchit::Router<()>>,
     handling: Handling,
 }
 
@@ -54,24 +54,42 @@ enum Handling {
     Once(Idempotent<Upstream, Classify>, Option<Arc<AuthCheck>>),
 }
 
+impl Handling {
+    /// The same over other connections.
+    fn over(&self, upstreams: &mut Upstreams) -> Self {
+        match self {
+            Self::Pass(upstream) => Self::Pass(upstreams.like(upstream)),
+            Self::Once(service, check) => {
+                let upstream = upstreams.like(service.inner());
+                let check = check
+                    .as_deref()
+                    .map(|check| Arc::new(check.over(&upstream)));
+                Self::Once(service.around(upstream), check)
+            }
+        }
+    }
+}
+
 impl Site {
     /// The site that `config` describes, on `engine`.
     pub(crate) fn new(
         config: &Config,
         engine: &Engine,
         allowance: &Allowance,
+        traces: Option<&Traces>,
     ) -> Result<Self, ConfigError> {
         let common = Common {
             engine,
             allowance,
             verifier: crate::identity::verifier(config)?,
         };
-        let mut upstreams = Upstreams::new(config);
+        let patience = patience(config);
+        let mut upstreams = Upstreams::default();
         let mut routes = Vec::with_capacity(config.route.len());
         for route in &config.route {
             let address = route.upstream.as_ref().or(config.upstream.as_ref());
             let Some(address) = address else { continue };
-            let upstream = upstreams.at(address)?;
+            let upstream = upstreams.named(address, patience)?;
             let handling = if route.pass {
                 Handling::Pass(upstream)
             } else {
@@ -87,7 +105,7 @@ impl Site {
             };
             routes.push(Route {
                 method: route.matches.method.clone(),
-                matcher: matcher(&route.matches)?,
+                matcher: Arc::new(matcher(&route.matches)?),
                 handling,
             });
         }
@@ -101,7 +119,7 @@ impl Site {
                     matches: None,
                 };
                 let check = config.auth_check.as_ref();
-                Some(terms.handling(&common, upstreams.at(address)?, check)?)
+                Some(terms.handling(&common, upstreams.named(address, patience)?, check)?)
             }
             None => None,
         };
@@ -111,14 +129,25 @@ impl Site {
             rest,
             address_header: address_header.and_then(|name| name.parse().ok()),
             body_max: config.timeouts.body.map_or(BODY_MAX, |span| span.0),
-            traces: None,
+            traces: traces.cloned(),
         })
     }
 
-    /// The same with a span for each keyed request.
-    pub(crate) fn traced(mut self, traces: Option<Traces>) -> Self {
-        self.traces = traces;
-        self
+    /// The same with connections of its own to the upstreams.
+    fn again(&self) -> Self {
+        let mut upstreams = Upstreams::default();
+        let routes = self.routes.iter().map(|route| Route {
+            method: route.method.clone(),
+            matcher: Arc::clone(&route.matcher),
+            handling: route.handling.over(&mut upstreams),
+        });
+        Self {
+            routes: routes.collect(),
+            rest: self.rest.as_ref().map(|rest| rest.over(&mut upstreams)),
+            address_header: self.address_header.clone(),
+            body_max: self.body_max,
+            traces: self.traces.clone(),
+        }
     }
 
     /// Answers one request.
@@ -186,7 +215,7 @@ impl Site {
     fn received(&self, mut request: Request<Incoming>) -> Request<ClientBody> {
         let named = self.address_header.as_ref();
         let named = named.and_then(|name| forward::client_of(request.headers(), name));
-        let peer = request.extensions().get::<Peer>().map(|peer| peer.ip);
+        let peer = request.extensions().get::<Peer>().map(Peer::ip);
         if let Some(address) = named.or(peer) {
             request.extensions_mut().insert(ClientAddress(address));
         }
@@ -218,10 +247,8 @@ fn matcher(matches: &Match) -> Result<matchit::Router<()>, ConfigError> {
 }
 
 /// The upstreams by address, so that routes share connections.
-struct Upstreams {
-    known: BTreeMap<String, Upstream>,
-    patience: Patience,
-}
+#[derive(Default)]
+struct Upstreams(BTreeMap<String, Upstream>);
 
 /// What all routes share.
 struct Common<'a> {
@@ -231,27 +258,31 @@ struct Common<'a> {
 }
 
 impl Upstreams {
-    fn new(config: &Config) -> Self {
-        let or = |span: Option<Span>, usual| span.map_or(usual, |span| span.0);
-        Self {
-            known: BTreeMap::new(),
-            patience: Patience {
-                connect_max: or(config.timeouts.connect, CONNECT_MAX),
-                response_max: or(config.timeouts.response, RESPONSE_MAX),
-                idle_max: or(config.timeouts.idle, IDLE_MAX),
-            },
-        }
-    }
-
-    fn at(&mut self, address: &str) -> Result<Upstream, ConfigError> {
-        if let Some(upstream) = self.known.get(address) {
-            return Ok(upstream.clone());
-        }
+    fn named(&mut self, address: &str, patience: Patience) -> Result<Upstream, ConfigError> {
         let uri =
             crate::config::is_upstream(address).map_err(|why| ConfigError::new("upstream", why))?;
-        let upstream = Upstream::new(&uri, self.patience);
-        self.known.insert(address.to_owned(), upstream.clone());
-        Ok(upstream)
+        Ok(self.at(&uri, patience))
+    }
+
+    fn at(&mut self, uri: &Uri, patience: Patience) -> Upstream {
+        let known = self.0.entry(uri.to_string());
+        known
+            .or_insert_with(|| Upstream::new(uri.clone(), patience))
+            .clone()
+    }
+
+    /// The same upstream over these connections.
+    fn like(&mut self, upstream: &Upstream) -> Upstream {
+        self.at(upstream.uri(), upstream.patience())
+    }
+}
+
+fn patience(config: &Config) -> Patience {
+    let or = |span: Option<Span>, usual| span.map_or(usual, |span| span.0);
+    Patience {
+        connect_max: or(config.timeouts.connect, CONNECT_MAX),
+        response_max: or(config.timeouts.response, RESPONSE_MAX),
+        idle_max: or(config.timeouts.idle, IDLE_MAX),
     }
 }
 
@@ -372,5 +403,29 @@ fn scope_part(part: &Part, verifier: Option<&JwtVerifier>) -> Option<ScopePart> 
     })
 }
 
-/// The site in force; a reload replaces it.
-pub(crate) type Current = Arc<arc_swap::ArcSwap<Site>>;
+/// The same site for each worker, so that a connection to an upstream stays on its thread.
+pub(crate) struct PerWorker(Vec<Arc<Site>>);
+
+/// What is in force; a reload replaces it.
+pub(crate) type Sites = Arc<arc_swap::ArcSwap<PerWorker>>;
+
+impl PerWorker {
+    /// What `config` describes, for so many workers.
+    pub(crate) fn new(
+        count: usize,
+        config: &Config,
+        engine: &Engine,
+        allowance: &Allowance,
+        traces: Option<&Traces>,
+    ) -> Result<Self, ConfigError> {
+        let first = Site::new(config, engine, allowance, traces)?;
+        let others: Vec<_> = (1..count).map(|_| Arc::new(first.again())).collect();
+        let all = std::iter::once(Arc::new(first)).chain(others);
+        Ok(Self(all.collect()))
+    }
+
+    /// The site of a worker, by its number.
+    pub(crate) fn of(&self, worker: usize) -> Arc<Site> {
+        Arc::clone(&self.0[worker])
+    }
+}

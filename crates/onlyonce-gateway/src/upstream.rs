@@ -4,6 +4,7 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -28,15 +29,18 @@ pub(crate) type UpstreamBody = RequestBody<ClientBody>;
 /// Connections kept open to one upstream while nothing needs them.
 const IDLE_CONNECTIONS_MAX: usize = 1024;
 
-/// One upstream server.
+/// One upstream server; cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Upstream {
+pub(crate) struct Upstream(Arc<Server>);
+
+struct Server {
     client: Client<HttpsConnector<HttpConnector>, UpstreamBody>,
     scheme: Scheme,
     authority: Authority,
     /// What comes before every path; empty or without a slash at its end.
     base: String,
-    response_max: Duration,
+    uri: Uri,
+    patience: Patience,
 }
 
 /// How long to wait for what.
@@ -73,7 +77,7 @@ impl UpstreamError {
 
 impl Upstream {
     /// The server at `uri`, which was checked before.
-    pub(crate) fn new(uri: &Uri, patience: Patience) -> Self {
+    pub(crate) fn new(uri: Uri, patience: Patience) -> Self {
         let mut http = HttpConnector::new();
         http.set_nodelay(true);
         http.enforce_http(false);
@@ -97,7 +101,7 @@ impl Upstream {
             Some(scheme) if !is_h2c => scheme.clone(),
             Some(_) | None => Scheme::HTTP,
         };
-        Self {
+        Self(Arc::new(Server {
             client,
             scheme,
             authority: uri
@@ -105,8 +109,17 @@ impl Upstream {
                 .cloned()
                 .unwrap_or_else(|| Authority::from_static("localhost")),
             base: uri.path().trim_end_matches('/').to_owned(),
-            response_max: patience.response_max,
-        }
+            uri,
+            patience,
+        }))
+    }
+
+    pub(crate) fn uri(&self) -> &Uri {
+        &self.0.uri
+    }
+
+    pub(crate) fn patience(&self) -> Patience {
+        self.0.patience
     }
 
     /// Sends a request on, asking to change to `protocol` if there is one. The response is as it
@@ -117,8 +130,8 @@ impl Upstream {
         protocol: Option<HeaderValue>,
     ) -> impl Future<Output = Result<Response<Incoming>, UpstreamError>> + Send + use<> {
         let (mut parts, body) = request.into_parts();
-        if let Some(peer) = parts.extensions.get::<Peer>().copied() {
-            forward::to_upstream(&mut parts, peer);
+        if let Some(peer) = parts.extensions.remove::<Peer>() {
+            forward::to_upstream(&mut parts, &peer);
         }
         if let Some(protocol) = protocol {
             parts
@@ -126,14 +139,16 @@ impl Upstream {
                 .insert(CONNECTION, HeaderValue::from_static("upgrade"));
             parts.headers.insert(UPGRADE, protocol);
         }
-        parts.uri = self.target(&parts.uri);
+        parts.uri = self.0.target(&parts.uri);
         parts.version = http::Version::HTTP_11;
         // What the layers told each other is not for the wire.
         parts.extensions.clear();
-        let sent = self.client.request(Request::from_parts(parts, body));
+        let sent = self.0.client.request(Request::from_parts(parts, body));
         async move { sent.await.map_err(UpstreamError::from) }
     }
+}
 
+impl Server {
     fn target(&self, uri: &Uri) -> Uri {
         let path = uri.path_and_query().map_or("/", PathAndQuery::as_str);
         let path = if self.base.is_empty() {
@@ -160,7 +175,7 @@ impl Service<Request<UpstreamBody>> for Upstream {
 
     fn call(&mut self, request: Request<UpstreamBody>) -> Self::Future {
         let has_deadline = request.extensions().get::<Execution>().is_some();
-        let response_max = self.response_max;
+        let response_max = self.0.patience.response_max;
         let sent = self.send(request, None);
         Box::pin(async move {
             let response = if has_deadline {
@@ -190,6 +205,6 @@ impl From<legacy::Error> for UpstreamError {
 
 impl fmt::Debug for Upstream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Upstream({}://{})", self.scheme, self.authority)
+        write!(f, "Upstream({}://{})", self.0.scheme, self.0.authority)
     }
 }

@@ -48,9 +48,22 @@ impl<S, C> Idempotent<S, C> {
         })
     }
 
+    /// The service behind the layer.
+    pub fn inner(&self) -> &S {
+        &self.inner
+    }
+
     /// The service behind the layer, for what shall not pass through it.
     pub fn into_inner(self) -> S {
         self.inner
+    }
+
+    /// The same layer around another service.
+    pub fn around<T>(&self, inner: T) -> Idempotent<T, C>
+    where
+        C: Clone,
+    {
+        Idempotent::new(inner, self.settings.clone(), self.classify.clone())
     }
 }
 
