@@ -22,6 +22,7 @@ use onlyonce_core::{
 use tokio::sync::Notify;
 
 use self::agreed::Agreed;
+use self::claims::Claims;
 use self::disk::{Disk, Machine};
 use self::folder::Folder;
 use self::frame::PAYLOAD_BYTES_MAX;
@@ -34,6 +35,7 @@ use crate::open::{OpenError, Options};
 use crate::sealed::{KeyRing, Sealed};
 
 mod agreed;
+mod claims;
 mod disk;
 mod folder;
 mod frame;
@@ -212,6 +214,7 @@ impl FileStoreBuilder {
         let is_stopped = Arc::new(AtomicBool::new(false));
         let writer = Writer {
             shared: Arc::clone(&shared),
+            claims: Claims::default(),
             log: Log::new(
                 Arc::clone(&shared),
                 self.disk,

@@ -9,6 +9,7 @@ use onlyonce_core::entry::{Change, Entry, Kept, Phase};
 use onlyonce_core::slot::SlotMap;
 use onlyonce_core::{Claim, Claimed, Slot, StoreError, StoreErrorKind};
 
+use super::claims::Claims;
 use super::disk;
 use super::frame::{Head, Kind, REPLAYS_AT, replays_field};
 use super::index::{Indexed, Place, Tag};
@@ -21,6 +22,7 @@ use super::tally::{self, Tally};
 pub(super) struct Batch<'a> {
     pub(super) now: Duration,
     shared: &'a Shared,
+    claims: &'a mut Claims,
     /// Whether there is room for new keys.
     has_room: bool,
     staged: SlotMap<Staged>,
@@ -38,10 +40,16 @@ struct Staged {
 }
 
 impl<'a> Batch<'a> {
-    pub(super) fn new(shared: &'a Shared, has_room: bool, now: Duration) -> Self {
+    pub(super) fn new(
+        shared: &'a Shared,
+        claims: &'a mut Claims,
+        has_room: bool,
+        now: Duration,
+    ) -> Self {
         Self {
             now,
             shared,
+            claims,
             has_room,
             staged: SlotMap::default(),
         }
@@ -125,9 +133,10 @@ impl<'a> Batch<'a> {
 
     /// Makes all of it durable, then shows it to everyone.
     pub(super) fn commit(mut self, log: &mut Log) -> Result<(), CommitError> {
-        self.staged.retain(|_, staged| {
+        self.staged.retain(|slot, staged| {
             if !staged.is_changed && staged.counted > 0 {
                 self.shared.count_in_place(staged);
+                self.claims.forget(slot);
             }
             // Claimed and given back within one commit: it was never there.
             staged.is_changed && (staged.found.is_some() || staged.entry.kept.is_some())
@@ -137,12 +146,21 @@ impl<'a> Batch<'a> {
         }
         let staged: Vec<_> = self.staged.into_iter().collect();
         let now = self.now;
-        let committed = log.commit(
-            staged
-                .iter()
-                .map(|(slot, staged)| frame(*slot, &staged.entry, now)),
-        )?;
-        self.shared.show(&staged, committed);
+        let mut heads = Vec::with_capacity(staged.len());
+        let committed = log.commit(staged.iter().map(|(slot, staged)| {
+            let (head, payload) = frame(*slot, &staged.entry, now);
+            heads.push(head.clone());
+            (head, payload)
+        }))?;
+        self.shared.show(&staged, &committed);
+        self.claims.make_room(staged.len());
+        let frames = heads.into_iter().zip(&committed.listed);
+        for ((slot, staged), (head, listed)) in staged.into_iter().zip(frames) {
+            let place = committed.segment.place(listed.offset);
+            let kept = staged.entry.kept;
+            let found = kept.map(|kept| Found { place, head, kept });
+            self.claims.leave(slot, found);
+        }
         Ok(())
     }
 
@@ -150,7 +168,13 @@ impl<'a> Batch<'a> {
         use std::collections::hash_map::Entry as Seat;
         match self.staged.entry(*slot) {
             Seat::Occupied(seat) => Ok(seat.into_mut()),
-            Seat::Vacant(seat) => Ok(seat.insert(Staged::of(self.shared.find(slot)?))),
+            Seat::Vacant(seat) => {
+                let found = match self.claims.get(slot) {
+                    Some(claim) => Some(claim.clone()),
+                    None => self.shared.find(slot)?,
+                };
+                Ok(seat.insert(Staged::of(found)))
+            }
         }
     }
 }
@@ -186,21 +210,21 @@ impl Staged {
 
 impl Shared {
     /// Shows a commit to everyone, and wakes who waits for its slots.
-    fn show(&self, staged: &[(Slot, Staged)], committed: Committed) {
+    fn show(&self, staged: &[(Slot, Staged)], committed: &Committed) {
         let Committed { segment, listed } = committed;
         segment.tallies(|tallies| {
             for it in listed.iter().filter(|it| it.kind.is_record()) {
                 tallies.add(it.due, it.tally());
             }
         });
-        for ((_, staged), new) in staged.iter().zip(&listed) {
+        for ((_, staged), new) in staged.iter().zip(listed) {
             self.point(staged.found.as_ref(), segment.place(new.offset), new);
         }
         if let Some(all) = &mut *lock(&segment.listed) {
             for (_, staged) in staged {
                 replaced(all, segment.id(), staged.found.as_ref());
             }
-            all.extend_from_slice(&listed);
+            all.extend_from_slice(listed);
         }
         let mut waiters = lock(&self.waiters);
         for (slot, staged) in staged {

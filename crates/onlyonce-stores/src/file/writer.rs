@@ -13,6 +13,7 @@ use onlyonce_core::{
 
 use super::NAME;
 use super::agreed::Agreed;
+use super::claims::Claims;
 use super::disk;
 use super::index::{Place, Tag};
 use super::log::{CommitError, Log};
@@ -72,6 +73,7 @@ pub(super) struct Writer {
     pub(super) log: Log,
     pub(super) agreed: Agreed,
     pub(super) graves: Graves,
+    pub(super) claims: Claims,
     /// New keys are refused once the log has this many bytes.
     pub(super) bytes_max: u64,
 }
@@ -96,12 +98,15 @@ impl Writer {
         let now = self.shared.now();
         self.graves.tidy(GRAVES_PER_BATCH, now);
         let shared = Arc::clone(&self.shared);
-        let mut batch = Batch::new(&shared, self.has_room(), now);
+        let mut claims = std::mem::take(&mut self.claims);
+        let mut batch = Batch::new(&shared, &mut claims, self.has_room(), now);
         let answers: Vec<_> = asked
             .iter()
             .map(|asked| self.decide(&asked.question, &mut batch))
             .collect();
-        match batch.commit(&mut self.log) {
+        let committed = batch.commit(&mut self.log);
+        self.claims = claims;
+        match committed {
             Ok(()) => {
                 for (asked, answer) in asked.into_iter().zip(answers) {
                     asked.answer(answer);
