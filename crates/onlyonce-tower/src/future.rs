@@ -2,13 +2,16 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use http::Response;
 use http_body::Body;
+use onlyonce_core::policy::Policy;
 use pin_project_lite::pin_project;
 
 use crate::body::ResponseBody;
+use crate::service::opts_out;
 
 pin_project! {
     /// The future of [`Idempotent`](crate::Idempotent).
@@ -21,7 +24,7 @@ pin_project! {
 pin_project! {
     #[project = KindProjection]
     enum Kind<F, B: Body, E> {
-        Pass { #[pin] future: F },
+        Pass { #[pin] future: F, policy: Arc<Policy> },
         Keyed { future: KeyedFuture<B, E> },
     }
 }
@@ -30,8 +33,8 @@ pub(crate) type KeyedFuture<B, E> =
     Pin<Box<dyn Future<Output = Result<Response<ResponseBody<B>>, E>> + Send>>;
 
 impl<F, B: Body, E> ResponseFuture<F, B, E> {
-    pub(crate) fn pass(future: F) -> Self {
-        let kind = Kind::Pass { future };
+    pub(crate) fn pass(future: F, policy: Arc<Policy>) -> Self {
+        let kind = Kind::Pass { future, policy };
         Self { kind }
     }
 
@@ -49,8 +52,10 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match self.project().kind.project() {
-            KindProjection::Pass { future } => {
-                let response = ready!(future.poll(cx))?;
+            KindProjection::Pass { future, policy } => {
+                let mut response = ready!(future.poll(cx))?;
+                // There is nothing to opt out of, and it is still no client's business.
+                opts_out(response.headers_mut(), policy);
                 Poll::Ready(Ok(response.map(ResponseBody::streamed)))
             }
             KindProjection::Keyed { future } => future.as_mut().poll(cx),

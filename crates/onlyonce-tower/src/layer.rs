@@ -182,6 +182,10 @@ impl<S, C: Clone> Layer<S> for IdempotencyLayer<C> {
                 tracing::warn!(target: "onlyonce", "{warning}");
             }
         }
-        Idempotent::new(inner, self.settings.clone(), self.classify.clone())
+        Idempotent::new(
+            inner,
+            Arc::new(self.settings.clone()),
+            self.classify.clone(),
+        )
     }
 }

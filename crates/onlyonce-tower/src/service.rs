@@ -23,12 +23,12 @@ use crate::{grpc, headers};
 #[derive(Clone)]
 pub struct Idempotent<S, C> {
     inner: S,
-    settings: Settings,
+    settings: Arc<Settings>,
     classify: C,
 }
 
 impl<S, C> Idempotent<S, C> {
-    pub(crate) fn new(inner: S, settings: Settings, classify: C) -> Self {
+    pub(crate) fn new(inner: S, settings: Arc<Settings>, classify: C) -> Self {
         Self {
             inner,
             settings,
@@ -63,7 +63,7 @@ impl<S, C> Idempotent<S, C> {
     where
         C: Clone,
     {
-        Idempotent::new(inner, self.settings.clone(), self.classify.clone())
+        Idempotent::new(inner, Arc::clone(&self.settings), self.classify.clone())
     }
 }
 
@@ -91,10 +91,11 @@ where
         match request::head(&parts, &self.settings) {
             Head::Pass => {
                 let request = Request::from_parts(parts, RequestBody::streamed(body));
-                ResponseFuture::pass(self.inner.call(request))
+                let policy = Arc::clone(&self.settings.policy);
+                ResponseFuture::pass(self.inner.call(request), policy)
             }
             Head::Refuse(refusal) => {
-                let Settings { policy, .. } = &self.settings;
+                let policy = &self.settings.policy;
                 let is_grpc = grpc::is_grpc(&parts.headers);
                 let refusal = counted(refusal, &parts, &self.settings);
                 let response = refuse(policy, is_grpc, &refusal);
@@ -110,7 +111,7 @@ where
                     parts,
                     whole: Whole::default(),
                 });
-                let settings = self.settings.clone();
+                let settings = Arc::clone(&self.settings);
                 ResponseFuture::keyed(Box::pin(keyed(settings, covered, handling, body)))
             }
         }
@@ -139,7 +140,7 @@ fn counted(refusal: Refusal, parts: &http::request::Parts, settings: &Settings) 
 
 /// The life of a covered request.
 async fn keyed<S, C, B, R>(
-    settings: Settings,
+    settings: Arc<Settings>,
     mut covered: Covered,
     mut handling: Box<Handling<S, C>>,
     body: B,
@@ -177,7 +178,8 @@ where
         }
         request::Body::Pass => {
             let (mut inner, request) = handling.into_request();
-            let response = Box::pin(inner.call(request)).await?;
+            let mut response = Box::pin(inner.call(request)).await?;
+            opts_out(response.headers_mut(), policy);
             return Ok(response.map(ResponseBody::streamed));
         }
     };
@@ -332,7 +334,7 @@ fn storable(parts: &http::response::Parts, whole: &Whole, policy: &Policy) -> co
 }
 
 /// Takes the opt-out header off; says whether it was there to opt out.
-fn opts_out(headers: &mut http::HeaderMap, policy: &Policy) -> bool {
+pub(crate) fn opts_out(headers: &mut http::HeaderMap, policy: &Policy) -> bool {
     headers
         .remove(&policy.http.opt_out_header)
         .is_some_and(|value| !value.as_bytes().eq_ignore_ascii_case(b"yes"))

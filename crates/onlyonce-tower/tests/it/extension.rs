@@ -193,6 +193,27 @@ async fn the_opt_out_header_is_stripped_from_stored_answers_and_replays_too() {
     }
 }
 
+#[tokio::test]
+async fn the_opt_out_header_is_stripped_where_there_was_no_key_either() {
+    for profile in Profile::ALL {
+        let app = App::under(profile)
+            .answer(|run| {
+                let mut response = numbered(200, run);
+                let no = HeaderValue::from_static("no");
+                response.headers_mut().insert("idempotency-store", no);
+                response
+            })
+            .open()
+            .await;
+
+        for request in [ask("GET", PATH), post(PATH)] {
+            let answer = app.send(&request).await;
+
+            assert_eq!(answer.header("idempotency-store"), None, "{profile}");
+        }
+    }
+}
+
 /// A handler that stores `stored` by itself and then answers `said`.
 async fn committing(profile: Profile, stored: core::Response, said: fn() -> Response<Body>) -> App {
     let store = Arc::new(MemoryStore::new());
