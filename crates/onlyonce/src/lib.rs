@@ -29,3 +29,13 @@ pub use onlyonce_tower::{self as tower, IdempotencyLayer, Principal, ScopePart};
 #[cfg(all(doctest, feature = "axum", feature = "file"))]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+/// The guides' examples, run with the tests.
+#[cfg(all(doctest, feature = "axum", feature = "file"))]
+#[doc = include_str!("../../../docs/guides/axum.md")]
+struct AxumGuide;
+
+/// The same.
+#[cfg(all(doctest, feature = "axum", feature = "file"))]
+#[doc = include_str!("../../../docs/guides/consumers.md")]
+struct ConsumersGuide;

@@ -10,6 +10,7 @@ mod audit;
 mod demo;
 mod flaws;
 mod gateways;
+mod guide;
 mod https;
 mod indistinct;
 mod live;
