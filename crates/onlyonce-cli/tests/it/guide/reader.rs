@@ -67,7 +67,12 @@ impl Reader {
                 self.ends_well(gateway).await;
             }
         }
-        let mut child = self.shell(&format!("exec {} 2>&1", self.here(command.trim())));
+        let mut shell = self.shell(&format!("exec {} 2>&1", self.here(command.trim())));
+        if is_gateway && !self.says_where(command) {
+            shell.env("ONLYONCE_LISTEN", self.here("127.0.0.1:8080"));
+            shell.env("ONLYONCE_ADMIN", self.here("127.0.0.1:9090"));
+        }
+        let mut child = shell.spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let said = Arc::new(Mutex::new(String::new()));
         let heard = Arc::clone(&said);
@@ -93,16 +98,33 @@ impl Reader {
         running.push(child);
     }
 
-    /// Runs a command to its end; gives what it printed, with the ports that are written.
+    /// Whether a gateway listens where its file says; else it is where all are by default.
+    fn says_where(&self, command: &str) -> bool {
+        let mut words = command.split_whitespace();
+        let file = words.find(|word| *word == "--config").and(words.next());
+        file.is_some_and(|file| {
+            let settings = std::fs::read_to_string(self.folder.path().join(file)).unwrap();
+            settings.contains("listen = ")
+        })
+    }
+
+    /// Runs a command to its end; gives what it printed.
     pub(super) async fn runs(&self, command: &str) -> String {
         let command = self.here(command);
-        let child = self.shell(&format!("exec 2>&1\n{command}"));
+        let child = self
+            .shell(&format!("exec 2>&1\n{command}"))
+            .spawn()
+            .unwrap();
         let output = timeout(RUN_MAX, child.wait_with_output()).await;
         let output = output
             .unwrap_or_else(|_| panic!("{command} does not end"))
             .unwrap();
         let printed = String::from_utf8(output.stdout).unwrap();
-        assert!(output.status.success(), "{command}: {printed}");
+        assert!(
+            output.status.success(),
+            "{command}: {} {printed}",
+            output.status
+        );
         printed
     }
 
@@ -129,11 +151,12 @@ impl Reader {
         self.stopped += 1;
     }
 
-    fn shell(&self, script: &str) -> Child {
+    fn shell(&self, script: &str) -> Command {
         let programs = Path::new(env!("CARGO_BIN_EXE_onlyonce")).parent().unwrap();
         let path = std::env::var("PATH").unwrap();
         let first = self.gateways.first().and_then(Child::id);
-        Command::new("sh")
+        let mut shell = Command::new("sh");
+        shell
             .args(["-c", script])
             .current_dir(self.folder.path())
             .env("PATH", format!("{}:{path}", programs.display()))
@@ -144,9 +167,8 @@ impl Reader {
             .envs(self.variables.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .unwrap()
+            .kill_on_drop(true);
+        shell
     }
 
     /// A text as it is written, with what is there instead.
