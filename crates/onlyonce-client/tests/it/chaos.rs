@@ -22,15 +22,17 @@ use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
 
 use self::proxy::{Fate, Proxy};
+use self::stretch::Stretch;
 use crate::support::Service;
 
 pub(crate) mod proxy;
+mod stretch;
 
 const OPERATIONS: &str = "ONLYONCE_CHAOS_OPERATIONS";
 const SEED: &str = "ONLYONCE_CHAOS_SEED";
 const ASSIGNMENT: &str = "ONLYONCE_CHAOS_CLIENT";
 const OPERATIONS_DEFAULT: u64 = 300;
-/// A client lives this long before it is killed.
+/// A client lives this long before it is killed, where clients get something done in that time.
 const LIFE: std::ops::Range<Duration> = Duration::from_millis(20)..Duration::from_millis(900);
 /// Something hangs if one step of the run takes longer.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -80,12 +82,13 @@ async fn every_operation_happens_once_whatever_happens_to_client_and_network() {
         until: operations,
     };
     let mut tally = Tally::default();
+    let mut stretch = Stretch::new();
 
     loop {
         tally.clients += 1;
         let mut client = start(&assignment);
         let doom = Doom {
-            at: dice.random_range(LIFE),
+            at: dice.random_range(LIFE) * stretch.factor,
             // However fast all this is, the first one does not come to its end.
             acknowledged: if tally.killed == 0 {
                 operations / 4
@@ -98,6 +101,8 @@ async fn every_operation_happens_once_whatever_happens_to_client_and_network() {
             break;
         }
         tally.killed += 1;
+        let applied = standard.applied().len() + guardian.applied().len();
+        stretch.after(assignment.from + applied as u64);
     }
 
     let queue = Queue::open(Path::new(&assignment.folder), sender())
@@ -105,9 +110,11 @@ async fn every_operation_happens_once_whatever_happens_to_client_and_network() {
         .unwrap();
     let stats = queue.stats().await.unwrap();
     println!(
-        "seed {seed}: {operations} operations, {} clients, {} killed; fates {}",
+        "seed {seed}: {operations} operations, {} clients, {} killed, lives stretched by up to {}; \
+         fates {}",
         tally.clients,
         tally.killed,
+        stretch.longest,
         fates(&proxies)
     );
     let undone = (0..operations).filter(|number| Kind::of(*number) == Kind::UndoneGroup);
