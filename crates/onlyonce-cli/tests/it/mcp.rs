@@ -90,8 +90,17 @@ async fn a_model_sees_the_key_where_a_tool_may_act_and_only_there() {
 async fn a_proxy_killed_between_effect_and_answer_does_not_run_the_tool_again() {
     let notes = Notes::new();
     let records = format!("file:{}", notes.path().join("records").display());
-    let flags = ["--store", records.as_str()];
-    let first = notes.agent(&flags).await;
+
+    killed_between_effect_and_answer(&notes, &["--store", &records]).await;
+}
+
+#[tokio::test]
+async fn a_proxy_killed_on_its_default_store_does_not_run_the_tool_again() {
+    killed_between_effect_and_answer(&Notes::new(), &[]).await;
+}
+
+async fn killed_between_effect_and_answer(notes: &Notes, flags: &[&str]) {
+    let first = notes.agent(flags).await;
     first.tools().await;
     std::fs::write(notes.path().join("hold"), "").unwrap();
 
@@ -108,7 +117,7 @@ async fn a_proxy_killed_between_effect_and_answer_does_not_run_the_tool_again() 
     assert!(lost.is_err(), "{lost:?}");
 
     // What an agent does: it tries again, reads what it is told, and looks.
-    let second = notes.agent(&flags).await;
+    let second = notes.agent(flags).await;
     for _ in 0..2 {
         let retry = second.call("edit_file", &stroke).await.unwrap();
         assert_eq!(refused(&retry), "outcome-unknown");
