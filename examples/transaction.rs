@@ -41,7 +41,6 @@ macro_rules! shop {
             ) -> Result<(StatusCode, String), NotNow> {
                 let lease = execution.lease().ok_or("it runs without protection")?;
                 let answer = format!("ordered: {item}");
-                let response = Arc::new(Response::new(StatusCode::CREATED, answer.clone()));
 
                 let mut tx = pool.begin().await?;
                 // First of all: as long as the transaction lasts, nobody takes the claim over.
@@ -53,6 +52,10 @@ macro_rules! shop {
                     .execute(&mut *tx)
                     .await?;
                 trip_over("glass", &item)?;
+                let response = Arc::new(Response {
+                    took: execution.took(), // operators see it with the record
+                    ..Response::new(StatusCode::CREATED, answer.clone())
+                });
                 let stored = store.complete_in(&mut tx, lease, &response, lease.keep_for);
                 let Completed::Stored(_) = stored.await? else {
                     return Err("another process has taken over".into());

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use onlyonce::stores::OpenError;
 use onlyonce::stores::sql::{PostgresStore, SqliteStore};
-use onlyonce::{Completed, Execution, Lease, Renewed, Store};
+use onlyonce::{Completed, Execution, Renewed, Store};
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions, PgRow, Postgres};
 use sqlx::sqlite::{Sqlite, SqliteRow};
 use sqlx::{FromRow, Transaction};
@@ -98,7 +98,7 @@ impl Db {
     pub(crate) async fn work(&self, execution: Option<&Execution>) -> Result<Work, Fault> {
         let mut work = Work {
             tx: self.begin().await?,
-            lease: execution.and_then(Execution::lease).cloned(),
+            execution: execution.cloned(),
         };
         work.lock().await?;
         Ok(work)
@@ -107,7 +107,8 @@ impl Db {
     /// Begins work that answers nobody.
     pub(crate) async fn plain_work(&self) -> Result<Work, sqlx::Error> {
         let tx = self.begin().await?;
-        Ok(Work { tx, lease: None })
+        let execution = None;
+        Ok(Work { tx, execution })
     }
 
     async fn begin(&self) -> Result<Tx, sqlx::Error> {
@@ -165,7 +166,7 @@ enum Tx {
 /// One transaction. Dropped before it is finished, nothing of it happened.
 pub(crate) struct Work {
     tx: Tx,
-    lease: Option<Lease>,
+    execution: Option<Execution>,
 }
 
 /// A value of a statement.
@@ -246,21 +247,24 @@ impl Work {
 
     /// The digest of the idempotency key, where there is one.
     pub(crate) fn slot(&self) -> Option<String> {
-        self.lease.as_ref().map(|lease| lease.slot.to_string())
+        let lease = self.execution.as_ref().and_then(Execution::lease);
+        lease.map(|lease| lease.slot.to_string())
     }
 
     /// Commits the rows, and with them the answer of a keyed request: a retry that comes right
     /// after a crash finds both or neither.
     pub(crate) async fn finish(mut self, reply: Reply) -> Result<Reply, Fault> {
-        if let Some(lease) = self.lease.take() {
-            let response = reply.stored();
+        if let Some(execution) = self.execution.take()
+            && let Some(lease) = execution.lease()
+        {
+            let response = reply.stored(execution.took());
             let keep_for = lease.keep_for;
             let completed = match &mut self.tx {
                 Tx::Sqlite { tx, store, .. } => {
-                    store.complete_in(tx, &lease, &response, keep_for).await?
+                    store.complete_in(tx, lease, &response, keep_for).await?
                 }
                 Tx::Postgres(tx, store) => {
-                    store.complete_in(tx, &lease, &response, keep_for).await?
+                    store.complete_in(tx, lease, &response, keep_for).await?
                 }
             };
             match completed {
@@ -281,7 +285,7 @@ impl Work {
     }
 
     async fn lock(&mut self) -> Result<(), Fault> {
-        let Some(lease) = &self.lease else {
+        let Some(lease) = self.execution.as_ref().and_then(Execution::lease) else {
             return Ok(());
         };
         let locked = match &mut self.tx {

@@ -2,6 +2,7 @@
 //! into the envelope of the service's profile, as the layer's own refusals are.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Extension;
 use axum::extract::{Request, State};
@@ -44,10 +45,11 @@ impl Reply {
     }
 
     /// As it is kept for retries.
-    pub(crate) fn stored(&self) -> Arc<onlyonce::Response> {
+    pub(crate) fn stored(&self, took: Duration) -> Arc<onlyonce::Response> {
         Arc::new(onlyonce::Response {
             headers: HeaderMap::from_iter([(CONTENT_TYPE, JSON)]),
             resource: self.made.clone(),
+            took,
             ..onlyonce::Response::new(self.status, self.body.to_string())
         })
     }

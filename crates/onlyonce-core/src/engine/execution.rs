@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::clock::Clock;
 use crate::event;
 use crate::key::Key;
 use crate::lock;
@@ -27,8 +28,9 @@ pub struct Execution {
 struct Protection {
     lease: Lease,
     flight: Arc<Flight>,
-    /// When the slot became ours, on the engine's clock.
+    /// When the slot became ours, on this clock.
     since: Duration,
+    clock: Arc<dyn Clock>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -39,11 +41,18 @@ pub(super) struct Wishes {
 }
 
 impl Execution {
-    pub(super) fn new(call: &Call, lease: Lease, flight: &Arc<Flight>, since: Duration) -> Self {
+    pub(super) fn new(
+        call: &Call,
+        lease: Lease,
+        flight: &Arc<Flight>,
+        since: Duration,
+        clock: &Arc<dyn Clock>,
+    ) -> Self {
         let protection = Protection {
             lease,
             flight: Arc::clone(flight),
             since,
+            clock: Arc::clone(clock),
         };
         Self {
             key: call.key.clone(),
@@ -80,6 +89,13 @@ impl Execution {
     /// When the slot became ours; nothing when running without protection.
     pub(super) fn since(&self) -> Option<Duration> {
         self.protection.as_ref().map(|protection| protection.since)
+    }
+
+    /// How long this has run until now: the [`took`](crate::Response::took) of an answer that the
+    /// handler stores itself. Zero when running without protection.
+    pub fn took(&self) -> Duration {
+        let protection = self.protection.as_ref();
+        protection.map_or(Duration::ZERO, |it| it.clock.now().saturating_sub(it.since))
     }
 
     /// 1, or more if an earlier attempt lapsed: then check what it left behind.

@@ -211,13 +211,13 @@ impl Engine {
         }
     }
 
-    fn emit_stored(&self, call: &Call, response: &Response, receipt: &Receipt) {
+    fn emit_stored(&self, call: &Call, response: &Response, took: Duration, receipt: &Receipt) {
         self.emit(
             call,
             &Event::Stored {
                 status: response.status.as_u16(),
                 bytes: response.bytes(),
-                took: response.took,
+                took,
                 expires_at: receipt.expires_at,
                 keep_for: receipt.expires_at.since(receipt.completed_at),
             },
@@ -225,7 +225,7 @@ impl Engine {
     }
 
     fn stored(&self, call: &Call, response: Arc<Response>, receipt: Receipt) -> Answer {
-        self.emit_stored(call, &response, &receipt);
+        self.emit_stored(call, &response, response.took, &receipt);
         Answer::Ran {
             response,
             receipt: Some(receipt),
@@ -315,7 +315,8 @@ impl Engine {
             completed_at: record.completed_at.unwrap_or(record.created_at),
             expires_at: record.expires_at,
         };
-        self.emit_stored(call, &replay.response, &receipt);
+        // How long it took, a handler that stored it could not know to the end: we do.
+        self.emit_stored(call, &replay.response, response.took, &receipt);
         Answer::Ran {
             response: replay.response,
             receipt: Some(receipt),

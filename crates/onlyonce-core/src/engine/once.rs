@@ -264,7 +264,7 @@ impl Engine {
             self.inner.flights.put_first(flight);
         }
         flight.enter(Phase::Running);
-        Execution::new(call, lease, flight, now)
+        Execution::new(call, lease, flight, now, &self.inner.clock)
     }
 
     /// Runs the work to its end, its panic or its deadline.

@@ -6,7 +6,8 @@ use std::time::Duration;
 use http::StatusCode;
 use onlyonce_core::policy::StoredRule;
 use onlyonce_core::{
-    Answer, Event, OnLapse, Operate, Outcome, Policy, Reason, Response, State, Store, Verdict,
+    Answer, Event, Execution, OnLapse, Operate, Outcome, Policy, Reason, Response, State, Store,
+    Verdict,
 };
 
 use crate::support::{Fault, Work, bed, eventually, node, policy, ran, refused, replayed};
@@ -278,6 +279,36 @@ async fn a_handler_that_completes_in_its_own_transaction_is_answered_from_the_re
         replayed(&node.once("key", &policy(), &Work::new()).await),
         "in the transaction"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_completes_in_its_own_transaction_can_tell_how_long_it_took() {
+    const WORK: Duration = Duration::from_millis(250);
+    const COMMIT: Duration = Duration::from_millis(50);
+    let (store, node) = bed().await;
+    let call = node.call("key", "the same", &policy());
+    let slot = *call.slot();
+    let theirs = Arc::clone(&store);
+
+    let work = async move |execution: Execution| {
+        tokio::time::sleep(WORK).await;
+        let lease = execution.lease().unwrap();
+        let response = Arc::new(Response {
+            took: execution.took(),
+            ..Response::new(StatusCode::CREATED, "in the transaction")
+        });
+        let stored = theirs.complete(lease, &response, Duration::from_secs(60));
+        stored.await.unwrap();
+        tokio::time::sleep(COMMIT).await;
+        Outcome::Finished(response)
+    };
+    node.engine.once(call, work).await;
+
+    let record = store.inner.get(&slot).await.unwrap().unwrap();
+    assert_eq!(record.response().unwrap().took, WORK);
+    let told =
+        |event: &Event| matches!(event, Event::Stored { took, .. } if *took == WORK + COMMIT);
+    assert_eq!(node.heard.count(told), 1);
 }
 
 #[tokio::test(start_paused = true)]
