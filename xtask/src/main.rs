@@ -13,6 +13,7 @@ mod cargo;
 mod ci;
 mod documents;
 mod follow;
+mod fuzz;
 mod requirements;
 mod rules;
 mod servers;
@@ -52,6 +53,7 @@ enum Task {
     /// --first S     the first of them; `--first S --seeds 1` replays one
     /// --threads T   how many run at a time
     /// --bug NAME    plant a known bug, which the simulator must then find
+    /// --rotate      rotate the slot secret, among everything else
     #[command(verbatim_doc_comment)]
     Sim {
         /// Handed to the simulator as they are
@@ -62,6 +64,11 @@ enum Task {
         )]
         args: Vec<String>,
     },
+    /// Look for bytes that break something: each target under libFuzzer, guided by coverage
+    ///
+    /// The same targets run over fuzz/corpus in the ordinary tests. Exit code 1 says that something
+    /// was found; it comes with the file, and how to replay it.
+    Fuzz(fuzz::Asked),
     /// Measure what the tower layer costs a request, or the stores, against what they are built on
     ///
     /// Programs that measure, and servers, are installed if they are missing. Results are a table,
@@ -88,6 +95,8 @@ Examples:
   cargo xtask ci                                  what must pass before a change is merged
   cargo xtask sim --seeds 1000                    a quick look for trouble
   cargo xtask sim --first 4711 --seeds 1          replay one seed
+  cargo xtask fuzz                                every fuzz target for a minute
+  cargo xtask fuzz key --replay FILE              one input again, without a fuzzer
   cargo xtask bench                               what the tower layer costs
   cargo xtask bench stores --only file,redis      two stores against what they are built on
 
@@ -111,6 +120,7 @@ fn main() -> ExitCode {
         }),
         Task::Ci => ci::run().map(verdict),
         Task::Sim { args } => cargo::sim(&args),
+        Task::Fuzz(asked) => fuzz::run(&asked),
         Task::Bench { subject, args } => bench::run(subject, &args),
     };
 

@@ -18,6 +18,7 @@ use self::problem::Problem;
 use crate::observe::Observers;
 
 mod events;
+mod extract;
 mod metrics;
 mod openapi;
 mod problem;
@@ -76,6 +77,10 @@ impl Admin {
             .merge(guarded)
             .fallback(async || {
                 Problem::not_found("there is nothing at this path; see /api/v1/openapi.json")
+            })
+            .method_not_allowed_fallback(async || {
+                let why = "this path does not take this method; see /api/v1/openapi.json";
+                Problem::new(StatusCode::METHOD_NOT_ALLOWED, why)
             })
             .with_state(self)
     }

@@ -12,7 +12,7 @@ use serde::Deserialize;
 pub(crate) use self::check::is_upstream;
 pub use self::check::warnings;
 pub use self::docs::markdown;
-pub use self::load::{ConfigError, load};
+pub use self::load::{ConfigError, load, read};
 pub use self::units::{Ask, Match, Part, ProfileName, Span};
 
 mod check;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use axum::Router;
 use onlyonce_core::engine::{self, FormerSecret};
 use onlyonce_core::{Engine, SlotSecret};
 use onlyonce_metrics::StoreWatch;
@@ -185,6 +186,15 @@ impl Gateway {
         self.workers.close().await;
         left
     }
+}
+
+/// The operators' side alone, on the store that `config` names: the engine, and the routes to mount
+/// somewhere. Nothing listens.
+pub async fn operators(config: &Config) -> Result<(Engine, Router), StartError> {
+    let token = admin_token(config)?;
+    let (engine, observers) = open_engine(config).await?;
+    let router = Admin::new(engine.clone(), observers, token.as_deref()).router();
+    Ok((engine, router))
 }
 
 /// The first setting that differs and that only a start can change.

@@ -21,4 +21,4 @@ mod workers;
 
 pub use admin::{EventLine, HotKey, RecordView, RecordsPage, ResponseView, StatsView, TopView};
 pub use config::Config;
-pub use gateway::{Gateway, StartError};
+pub use gateway::{Gateway, StartError, operators};

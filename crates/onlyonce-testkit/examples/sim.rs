@@ -31,6 +31,9 @@ struct Arguments {
     /// Plant a bug: then the run succeeds once the checker has caught it.
     #[arg(long)]
     bug: Option<Bug>,
+    /// Rotate the slot secret: processes with one and with both run side by side.
+    #[arg(long)]
+    rotate: bool,
     /// Print the history of every seed, also of those in which all is well.
     #[arg(long)]
     history: bool,
@@ -125,10 +128,8 @@ fn gather(
 
 /// One thread: takes seeds until there are none left.
 fn work(arguments: &Arguments, progress: &Progress) -> (Report, Option<Violation>) {
-    let plan = Plan {
-        bug: arguments.bug,
-        ..Plan::default()
-    };
+    let mut plan = arguments.bug.map(Plan::with_bug).unwrap_or_default();
+    plan.rotation |= arguments.rotate;
     let mut all = Report::default();
     while !progress.stop.load(Ordering::Relaxed) {
         let number = progress.next.fetch_add(1, Ordering::Relaxed);
@@ -155,7 +156,8 @@ fn work(arguments: &Arguments, progress: &Progress) -> (Report, Option<Violation
 fn replay(arguments: &Arguments, seed: u64) -> String {
     let bug = arguments.bug.map(|bug| format!(" --bug {bug}"));
     let bug = bug.unwrap_or_default();
+    let rotate = if arguments.rotate { " --rotate" } else { "" };
     format!(
-        "cargo run --release -p onlyonce-testkit --example sim -- --seeds 1 --first {seed}{bug}"
+        "cargo run --release -p onlyonce-testkit --example sim -- --seeds 1 --first {seed}{bug}{rotate}"
     )
 }

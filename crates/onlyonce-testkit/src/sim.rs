@@ -34,6 +34,7 @@ mod link;
 mod model;
 mod process;
 mod report;
+mod rotation;
 mod rules;
 mod script;
 mod story;
@@ -67,6 +68,8 @@ pub struct Plan {
     pub bug: Option<Bug>,
     /// What stands between every engine and its store.
     pub around: Option<Around>,
+    /// Whether the slot secret is rotated: processes with one and with both run side by side.
+    pub rotation: bool,
 }
 
 /// Wraps the store of a process, with that process's clock and randomness.
@@ -93,6 +96,7 @@ impl Default for Plan {
             faults: true,
             bug: None,
             around: None,
+            rotation: false,
         }
     }
 }
@@ -103,6 +107,7 @@ impl Plan {
     pub fn with_bug(bug: Bug) -> Self {
         Self {
             bug: Some(bug),
+            rotation: bug == Bug::FormerIgnored,
             ..Self::default()
         }
     }
@@ -148,7 +153,7 @@ const SCRIPT: u64 = 0x05c2_1971;
 fn store(clock: Arc<StoreClock>, bug: Option<Bug>) -> Arc<dyn Store> {
     let sound = MemoryStore::with_clock(clock.clone());
     match bug {
-        None | Some(Bug::HangupCancels) => Arc::new(sound),
+        None | Some(Bug::HangupCancels | Bug::FormerIgnored) => Arc::new(sound),
         Some(bug) => Arc::new(Flawed {
             sound: Arc::new(sound),
             clock,

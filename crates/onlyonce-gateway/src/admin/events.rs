@@ -4,7 +4,7 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use axum::extract::{Query, State};
+use axum::extract::State;
 use axum::response::sse::{self, KeepAlive, Sse};
 use futures_util::stream::{self, Stream};
 use onlyonce_core::{About, Clock as _, Event, Subscriber, SystemClock};
@@ -14,6 +14,7 @@ use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
 use super::Admin;
+use super::extract::Query;
 
 /// How far behind a watcher may be.
 const BEHIND_MAX: usize = 1024;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::{Path, Query, State};
+use axum::extract::State;
 use http::{HeaderName, HeaderValue, StatusCode};
 use onlyonce_core::operate::{Filter, Page, Resolved, StateName};
 use onlyonce_core::{Key, KeyRule, Response, Slot};
@@ -13,6 +13,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Admin;
+use super::extract::{Body, Path, Query};
 use super::problem::Problem;
 use super::view::RecordView;
 
@@ -110,9 +111,8 @@ pub(super) struct Swept {
 
 pub(super) async fn list(
     State(admin): State<Admin>,
-    query: Result<Query<ListQuery>, axum::extract::rejection::QueryRejection>,
+    Query(query): Query<ListQuery>,
 ) -> Result<Json<RecordsPage>, Problem> {
-    let Query(query) = query.map_err(|error| Problem::bad(error.body_text()))?;
     let state = query.state.as_deref().map(StateName::from_str).transpose();
     let state = state.map_err(|error| Problem::bad(format!("state {error}")))?;
     let after = query.after.as_deref().map(slot).transpose()?;
@@ -135,9 +135,8 @@ pub(super) async fn list(
 /// In a body, not in a path: a key is a secret, and paths are logged.
 pub(super) async fn find(
     State(admin): State<Admin>,
-    find: Result<Json<Find>, axum::extract::rejection::JsonRejection>,
+    Body(find): Body<Find>,
 ) -> Result<Json<RecordsPage>, Problem> {
-    let Json(find) = find.map_err(|error| Problem::bad(error.body_text()))?;
     let key = Key::parse(find.key.as_bytes(), &KeyRule::any())
         .map_err(|error| Problem::bad(error.to_string()))?;
     let page = Page {
@@ -205,7 +204,7 @@ pub(super) async fn forget(
 pub(super) async fn extend(
     State(admin): State<Admin>,
     Path(address): Path<String>,
-    Json(extend): Json<Extend>,
+    Body(extend): Body<Extend>,
 ) -> Result<Json<RecordView>, Problem> {
     let slot = slot(&address)?;
     let operate = admin.operate()?;
@@ -222,7 +221,7 @@ pub(super) async fn extend(
 pub(super) async fn resolve(
     State(admin): State<Admin>,
     Path(address): Path<String>,
-    Json(resolve): Json<Resolve>,
+    Body(resolve): Body<Resolve>,
 ) -> Result<Json<RecordView>, Problem> {
     let slot = slot(&address)?;
     let keep_for = resolve

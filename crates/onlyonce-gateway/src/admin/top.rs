@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::Json;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use onlyonce_core::{About, Event, Meta, Slot, Subscriber};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Admin;
+use super::extract::Query;
 
 /// Keys counted at a time.
 const KEYS_MAX: usize = 1000;

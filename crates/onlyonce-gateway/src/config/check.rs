@@ -1,14 +1,11 @@
 //! What one value cannot tell: settings that do not fit together.
 
-use std::path::Path;
-
 use super::load::ConfigError;
 use super::{Config, Jwt, Part, Route};
 
 /// Whether the settings can hold together.
-pub(super) fn check(config: &Config, file: Option<&Path>) -> Result<(), ConfigError> {
-    let place = file.map_or_else(|| "settings".to_owned(), |path| path.display().to_string());
-    let wrong = |why: String| Err(ConfigError::new(&place, why));
+pub(super) fn check(config: &Config, place: &str) -> Result<(), ConfigError> {
+    let wrong = |why: String| Err(ConfigError::new(place, why));
 
     if config.upstream.is_none() && (config.route.is_empty() || leaves_gaps(config)) {
         return wrong(
@@ -113,13 +110,25 @@ fn leaves_gaps(config: &Config) -> bool {
 
 /// Whether this is a server's address.
 pub(crate) fn is_upstream(text: &str) -> Result<http::Uri, String> {
-    let wrong =
-        || format!("upstream `{text}` is not a server: write it like http://127.0.0.1:3000");
+    let wrong = || {
+        format!(
+            "upstream {} is not a server: write it like http://127.0.0.1:3000",
+            shown(text)
+        )
+    };
     let uri: http::Uri = text.parse().map_err(|_| wrong())?;
     let fits = matches!(uri.scheme_str(), Some("http" | "https" | "h2c"))
         && uri.authority().is_some_and(|it| !it.as_str().contains('@'))
         && uri.query().is_none();
     if fits { Ok(uri) } else { Err(wrong()) }
+}
+
+/// What can be shown of an address: before an `@` there may be a password.
+fn shown(address: &str) -> String {
+    match address.rsplit_once('@') {
+        Some((_, host)) => format!("`…@{host}`"),
+        None => format!("`{address}`"),
+    }
 }
 
 fn scope_problem(config: &Config, scope: Option<&[Part]>, route: Option<&Route>) -> Option<String> {

@@ -75,6 +75,14 @@ pub fn load(
         let place = format!("--{}", name.replace('_', "-"));
         set(&mut config, &place, name, value)?;
     }
+    let place = file.map_or_else(|| "settings".to_owned(), |path| path.display().to_string());
+    super::check::check(&config, &place)?;
+    Ok(config)
+}
+
+/// Reads the settings that `text` alone gives; errors call it `file`.
+pub fn read(file: &str, text: &str) -> Result<Config, ConfigError> {
+    let config = parse(file, text)?;
     super::check::check(&config, file)?;
     Ok(config)
 }

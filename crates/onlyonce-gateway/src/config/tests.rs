@@ -81,6 +81,14 @@ fn every_wrong_value_is_told_with_what_would_be_right() {
 }
 
 #[test]
+fn a_password_in_an_upstream_is_not_repeated() {
+    let told = told("upstream = \"http://user:s3cret@host:1\"");
+
+    assert!(told.contains("`…@host:1`"), "{told}");
+    assert!(!told.contains("s3cret"), "{told}");
+}
+
+#[test]
 fn settings_that_do_not_fit_together_are_refused() {
     let up = "upstream = \"http://a\"\n";
     for (text, right) in [

@@ -74,6 +74,36 @@ async fn the_records_of_a_key_are_found_by_it() {
 }
 
 #[tokio::test]
+async fn what_cannot_be_read_is_told_as_a_problem() {
+    let service = Service::start().await;
+    let gateway = gateway(service.address, "").await;
+    let slot = "0".repeat(64);
+    let record = format!("/api/v1/records/{slot}");
+    let asked = [
+        ("GET", "/api/v1/records?stat=done".to_owned(), 400),
+        ("GET", format!("{record}?body=maybe"), 400),
+        ("GET", "/api/v1/records/%ff".to_owned(), 400),
+        ("GET", "/api/v1/top?limit=-1".to_owned(), 400),
+        ("GET", "/api/v1/events?evnt=refused".to_owned(), 400),
+        ("POST", format!("{record}/extend"), 400),
+        ("POST", format!("{record}/resolve"), 400),
+        ("PATCH", "/api/v1/records".to_owned(), 405),
+        ("GET", "/nothing".to_owned(), 404),
+    ];
+
+    for (method, path, status) in asked {
+        let request = client().request(method.parse().unwrap(), url(&gateway, &path));
+        let answer = request.send().await.unwrap();
+
+        assert_eq!(answer.status(), status, "{method} {path}");
+        let kind = answer.headers()["content-type"].clone();
+        assert_eq!(kind, "application/problem+json", "{method} {path}");
+        let problem: Value = serde_json::from_str(&answer.text().await.unwrap()).unwrap();
+        assert_eq!(problem["status"], status, "{method} {path}");
+    }
+}
+
+#[tokio::test]
 async fn a_record_is_listed_shown_and_forgotten() {
     let service = Service::start().await;
     let gateway = gateway(service.address, "").await;

@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio_tungstenite::tungstenite::Message;
 
-use crate::support::{Service, client, gateway, order_with};
+use crate::support::{Service, client, eventually, gateway, order_with};
 
 /// Far more than any bound here.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -200,4 +200,70 @@ async fn a_web_socket_keeps_its_place_among_the_connections() {
     drop(socket);
 
     assert!(waiting.await.unwrap().ends_with("order 1"));
+}
+
+/// A request of HTTP/2 that is nothing but its head, on a stream of its own.
+fn slow_request(stream: u8) -> Vec<u8> {
+    const HEADERS: u8 = 1;
+    const END_STREAM_AND_HEADERS: u8 = 0x05;
+    // `:method: POST` and `:scheme: http` by their numbers, `:path` and `:authority` written out.
+    let head = [b"\x83\x86\x04\x05", &b"/slow"[..], b"\x01\x01a"].concat();
+    let length = u8::try_from(head.len()).unwrap();
+    let frame = [
+        0,
+        0,
+        length,
+        HEADERS,
+        END_STREAM_AND_HEADERS,
+        0,
+        0,
+        0,
+        stream,
+    ];
+    [&frame[..], &head].concat()
+}
+
+/// Reads frames of HTTP/2 until one of this type comes; gives its stream and what it holds.
+async fn next_frame(stream: &mut TcpStream, wanted: u8) -> (u8, Vec<u8>) {
+    loop {
+        let mut head = [0; 9];
+        tokio::time::timeout(PATIENCE, stream.read_exact(&mut head))
+            .await
+            .expect("the gateway sends the next frame")
+            .unwrap();
+        let length = usize::from(head[1]) << 8 | usize::from(head[2]);
+        let mut content = vec![0; length];
+        stream.read_exact(&mut content).await.unwrap();
+        if head[3] == wanted {
+            return (head[8], content);
+        }
+    }
+}
+
+/// Ordinary clients wait once they know the bound; this one does not care.
+#[tokio::test]
+async fn requests_beyond_the_bound_of_a_connection_are_refused_by_themselves() {
+    const RST_STREAM: u8 = 3;
+    const SETTINGS: u8 = 4;
+    const REFUSED_STREAM: [u8; 4] = [0, 0, 0, 7];
+    const MAX_CONCURRENT_STREAMS_OF_2: [u8; 6] = [0, 3, 0, 0, 0, 2];
+    let service = Service::start().await;
+    let gateway = gateway(service.address, "[limits]\nstreams = 2").await;
+    let mut connection = connect(gateway.address()).await;
+    let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+    connection.write_all(preface).await.unwrap();
+
+    for stream in [1, 3, 5] {
+        connection.write_all(&slow_request(stream)).await.unwrap();
+    }
+
+    let (_, settings) = next_frame(&mut connection, SETTINGS).await;
+    let mut settings = settings.chunks(6);
+    assert!(settings.any(|setting| setting == MAX_CONCURRENT_STREAMS_OF_2));
+    let refused = next_frame(&mut connection, RST_STREAM).await;
+    assert_eq!(refused, (5, REFUSED_STREAM.to_vec()));
+    eventually(|| service.work.runs() == 2).await;
+    service.work.gate.notify_waiters();
+    connection.write_all(&slow_request(7)).await.unwrap();
+    eventually(|| service.work.runs() == 3).await;
 }

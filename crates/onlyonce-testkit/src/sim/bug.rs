@@ -21,11 +21,13 @@ pub enum Bug {
     HangupCancels,
     /// A completion is acknowledged before it is stored.
     AnswerBeforeStored,
+    /// A process that has both slot secrets uses only the new one.
+    FormerIgnored,
 }
 
 impl Bug {
     /// Every bug there is to plant.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::FencingOff,
         Self::SplitClaim,
         Self::NoRenewal,
@@ -33,6 +35,7 @@ impl Bug {
         Self::LateCompleteAfterTakeover,
         Self::HangupCancels,
         Self::AnswerBeforeStored,
+        Self::FormerIgnored,
     ];
 
     /// Its name on the command line.
@@ -45,6 +48,7 @@ impl Bug {
             Self::LateCompleteAfterTakeover => "late-complete-after-takeover",
             Self::HangupCancels => "hangup-cancels",
             Self::AnswerBeforeStored => "answer-before-stored",
+            Self::FormerIgnored => "former-ignored",
         }
     }
 }

@@ -127,7 +127,8 @@ impl Store for Flawed {
             | Bug::RetentionFromClaim
             | Bug::LateCompleteAfterTakeover
             | Bug::HangupCancels
-            | Bug::AnswerBeforeStored => self.sound.renew(lease, lease_for).await,
+            | Bug::AnswerBeforeStored
+            | Bug::FormerIgnored => self.sound.renew(lease, lease_for).await,
         }
     }
 
@@ -145,7 +146,7 @@ impl Store for Flawed {
             Bug::RetentionFromClaim => self.keep_from_claim(lease, response, keep_for).await,
             Bug::LateCompleteAfterTakeover => self.complete_late(lease, response, keep_for).await,
             Bug::AnswerBeforeStored => self.acknowledge_first(lease, response, keep_for).await,
-            Bug::SplitClaim | Bug::NoRenewal | Bug::HangupCancels => {
+            Bug::SplitClaim | Bug::NoRenewal | Bug::HangupCancels | Bug::FormerIgnored => {
                 self.sound.complete(lease, response, keep_for).await
             }
         }

@@ -163,14 +163,15 @@ impl Running {
             );
             let run = &state.ledger.runs[id];
             let call = &state.ledger.calls[run.call];
-            let (key, token) = (call.key, run.token);
+            let token = run.token;
+            let cell = token.map_or(call.key, |token| state.ledger.cell_of(call, &token));
             let took = now - run.started;
             require(
                 call.by_hand || took <= call.terms.execution_max,
                 "a handler does not run past its deadline",
                 || format!("run {id} took {took} ms"),
             )?;
-            let holds = state.ledger.cells[key].current(now).is_some_and(|held| {
+            let holds = state.ledger.cells[cell].current(now).is_some_and(|held| {
                 Some(held.token) == token && matches!(held.phase, Phase::Pending) && !held.orphan
             });
             require(

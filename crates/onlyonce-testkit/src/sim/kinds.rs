@@ -53,6 +53,8 @@ kinds! {
         Outage = "outage",
         /// A caller comes with another credential.
         Rotation = "credential rotation",
+        /// A process starts with the next secrets of a rotation.
+        NextSecrets = "next slot secrets",
         /// A process is told to shut down.
         Shutdown = "shutdown",
         /// A caller goes away.

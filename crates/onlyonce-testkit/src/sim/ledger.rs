@@ -7,7 +7,8 @@ use onlyonce_core::{Fingerprint, Meta, Slot, Token};
 use super::Around;
 use super::clock::{JUMP_MAX, Ms, in_millis};
 use super::history::Ending;
-use super::model::{Cell, Window};
+use super::model::{Cell, Tenure, Window};
+use super::rotation::Secrets;
 use super::terms::Terms;
 
 /// How old a read may be on which an undisturbed process answers: a few ordinary latencies.
@@ -18,7 +19,11 @@ pub(super) const STALL_MAX: Ms = 1500;
 
 #[derive(Default)]
 pub(super) struct Ledger {
+    /// One for each key; in a rotation, then another one for each, under the new secret.
     pub(super) cells: Vec<Cell>,
+    pub(super) keys: usize,
+    /// In a rotation, the half of the cells that every process finds.
+    pub(super) common_half: Option<usize>,
     pub(super) calls: Vec<Call>,
     pub(super) runs: Vec<Run>,
     pub(super) lives: Vec<Life>,
@@ -73,6 +78,7 @@ pub(super) struct Run {
 /// One process, from its start to its crash or the end of the run.
 #[derive(Default)]
 pub(super) struct Life {
+    pub(super) secrets: Secrets,
     pub(super) troubles: Vec<Trouble>,
     /// When the store failed for it.
     pub(super) errors: Vec<Ms>,
@@ -114,15 +120,63 @@ impl Ledger {
         self.cells.iter().position(|cell| cell.slot == *slot)
     }
 
-    /// The call that a record was claimed for: its number is the trace.
-    pub(super) fn call_of(&self, meta: &Meta) -> Option<&Call> {
-        self.calls
-            .get(meta.trace.as_deref()?.parse::<usize>().ok()?)
+    /// The cells of a key.
+    pub(super) fn halves(&self, key: usize) -> Vec<usize> {
+        match self.common_half {
+            Some(_) => vec![key, key + self.keys],
+            None => vec![key],
+        }
     }
 
+    /// The cell of a key that every process finds.
+    pub(super) fn common(&self, key: usize) -> usize {
+        key + self.common_half.unwrap_or(0) * self.keys
+    }
+
+    /// The cells of a key that `process` finds.
+    pub(super) fn known(&self, process: usize, key: usize) -> Vec<usize> {
+        let secrets = self.lives[process].secrets;
+        let mut cells = self.halves(key);
+        cells.retain(|cell| secrets.find(usize::from(*cell >= self.keys)));
+        cells
+    }
+
+    /// Who held the slots of this call's key, as far as its process finds them.
+    pub(super) fn tenures(&self, call: &Call) -> impl DoubleEndedIterator<Item = &Tenure> {
+        let cells = self.known(call.process, call.key).into_iter();
+        cells.flat_map(|cell| &self.cells[cell].tenures)
+    }
+
+    /// The cell of this call's key in which `token` is or was.
+    pub(super) fn cell_of(&self, call: &Call, token: &Token) -> usize {
+        let mut cells = self.halves(call.key).into_iter();
+        cells
+            .find(|cell| self.cells[*cell].tenure_of(token).is_some())
+            .unwrap_or(call.key)
+    }
+
+    /// The call that a record was claimed for: its number is the trace.
+    pub(super) fn call_of(&self, meta: &Meta) -> Option<&Call> {
+        self.calls.get(call_id(meta)?)
+    }
+
+    /// The run under this token; or, in a rotation, inside of it.
     pub(super) fn run_of(&self, token: &Token) -> Option<usize> {
         let of_token = |run: &Run| run.token.as_ref() == Some(token);
-        self.runs.iter().rposition(of_token)
+        let inside = || {
+            let call = call_id(&self.outer(token)?.meta)?;
+            self.runs.iter().rposition(|run| run.call == call)
+        };
+        self.runs.iter().rposition(of_token).or_else(inside)
+    }
+
+    /// The tenure of a token under the old secret, by a process that runs only under the new one
+    /// inside of it.
+    pub(super) fn outer(&self, token: &Token) -> Option<&Tenure> {
+        self.common_half?;
+        let mut cells = self.cells[..self.keys].iter();
+        let tenure = cells.find_map(|cell| cell.tenure_of(token))?;
+        (self.lives[tenure.process].secrets == Secrets::Both).then_some(tenure)
     }
 
     /// Whether a fault touched this process, or the store, in `window`.
@@ -265,4 +319,8 @@ impl Ledger {
         };
         Window::new(run.started, until)
     }
+}
+
+fn call_id(meta: &Meta) -> Option<usize> {
+    meta.trace.as_deref()?.parse().ok()
 }

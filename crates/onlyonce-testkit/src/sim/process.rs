@@ -28,11 +28,21 @@ const RESTART_MS: Ms = 25;
 
 /// Starts an engine on `node`; it serves there from then on.
 pub(super) async fn open(world: &Arc<World>, node: usize) -> Running {
-    let (id, dice) = world.step(|state, now| {
+    let (id, secrets, dice) = world.step(|state, now| {
         let id = state.ledger.lives.len();
-        state.ledger.lives.push(Life::default());
+        // At the start each node gets the process of its number.
+        let is_first = id == node;
+        let rotation = world.rotation.as_ref();
+        let secrets = rotation.map(|it| it.secrets(is_first)).unwrap_or_default();
+        if rotation.is_some() && !is_first {
+            state.report.count_fault(Fault::NextSecrets);
+        }
+        state.ledger.lives.push(Life {
+            secrets,
+            ..Life::default()
+        });
         state.note(now, Some(id), What::Opened { node: short(node) });
-        (id, state.dice.fork())
+        (id, secrets, state.dice.fork())
     });
     let process = Arc::new(Process {
         id,
@@ -52,6 +62,10 @@ pub(super) async fn open(world: &Arc<World>, node: usize) -> Running {
             .entropy(entropy.clone())
             .instance(&format!("p{id}"))
             .subscribe(Arc::new(Ear(Arc::clone(world))));
+        let builder = match &world.rotation {
+            Some(rotation) => rotation.configure(builder, secrets),
+            None => builder,
+        };
         match builder.open().await {
             Ok(engine) => break engine,
             Err(_) => pause(RESTART_MS).await,

@@ -65,6 +65,13 @@ impl Script {
         for _ in 0..troubles {
             actions.push((dice.below(heals_at), trouble(dice, nodes, keys)));
         }
+        if plan.rotation {
+            // A rolling restart.
+            for node in 0..nodes {
+                let grace = dice.between(0..=400);
+                actions.push((dice.below(heals_at), Action::ShutDown { node, grace }));
+            }
+        }
         actions.sort_by_key(|(at, _)| *at);
         Self {
             nodes,

@@ -15,6 +15,7 @@ use super::kinds::{Fault, Heard, Seen};
 use super::model::{Cell, Closing, Window};
 use super::process::{open, shut_down};
 use super::report::require;
+use super::rotation::Rotation;
 use super::script::{Action, Script};
 use super::terms::{LEASE_MAX, Terms};
 use super::world::{Running, Weather, World};
@@ -49,20 +50,27 @@ pub(super) async fn play(world: &Arc<World>, script: Script) {
 
 /// Finds where each key lives: all engines agreed on the secret, so any of them knows.
 fn lay_out(world: &World, keys: usize) {
+    let keys = &world.keys[..keys];
     world.step(|state, _| {
         let Some(Running { engine, .. }) = &state.nodes[0] else {
             return;
         };
-        let slots = world.keys[..keys]
-            .iter()
-            .map(|key| engine.slot(&world.scope, key));
-        state.ledger.cells = slots.map(Cell::new).collect();
+        let slot = |key| engine.slot(&world.scope, key);
+        let slots = match &world.rotation {
+            Some(rotation) => rotation.slots(&world.scope, keys),
+            None => keys.iter().map(slot).collect(),
+        };
+        state.ledger.cells = slots.into_iter().map(Cell::new).collect();
+        state.ledger.keys = keys.len();
+        let rotation = world.rotation.as_ref();
+        state.ledger.common_half = rotation.map(Rotation::common_half);
     });
 }
 
 async fn act(world: &Arc<World>, action: Action, resolved: &mut u32) {
     let on = |node: usize| world.step(|state, _| state.nodes[node].clone());
-    let slot = |key: usize| world.step(|state, _| state.ledger.cells[key].slot);
+    let slot = |cell: usize| world.step(|state, _| state.ledger.cells[cell].slot);
+    let halves = |key: usize| world.step(|state, _| state.ledger.halves(key));
     match action {
         Action::Call(order) => {
             world.step(|state, _| {
@@ -103,13 +111,22 @@ async fn act(world: &Arc<World>, action: Action, resolved: &mut u32) {
                 tokio::spawn(shut_down(Arc::clone(world), running, grace));
             }
         }
-        Action::Forget { key } => drop(world.forget(&slot(key)).await),
-        Action::Extend { key, ms } => drop(world.extend(&slot(key), millis(ms)).await),
+        Action::Forget { key } => {
+            for cell in halves(key) {
+                drop(world.forget(&slot(cell)).await);
+            }
+        }
+        Action::Extend { key, ms } => {
+            for cell in halves(key) {
+                drop(world.extend(&slot(cell), millis(ms)).await);
+            }
+        }
         Action::Resolve { key, keep } => {
+            let cell = world.step(|state, _| state.ledger.common(key));
             *resolved += 1;
             let body = Bytes::from(format!("resolved {resolved}"));
             let response = Arc::new(Response::new(StatusCode::OK, body));
-            drop(world.resolve(&slot(key), &response, keep).await);
+            drop(world.resolve(&slot(cell), &response, keep).await);
         }
         // Dropping what is expired changes nothing that anyone can see.
         Action::Sweep { records_max } => drop(world.operators().sweep(records_max).await),
@@ -191,14 +208,14 @@ async fn nothing_is_left(world: &World) {
 
 /// One more call for each key, when all is well: it gets what it must.
 async fn probe(world: &Arc<World>, key: usize) {
-    let (record, terms) = world.step(|state, now| {
+    let (records, terms) = world.step(|state, now| {
         let terms = Terms {
             on_lapse: OnLapse::Rerun,
             ..Terms::draw(&mut state.dice)
         };
-        (state.ledger.cells[key].record(now), terms)
+        (seen_from_node_0(state, key, now), terms)
     });
-    let meaning = record.as_ref().map_or([1, 0], |record| {
+    let meaning = records.first().map_or([1, 0], |record| {
         let digest = record.fingerprint.digest();
         [digest[0], digest[1]]
     });
@@ -215,18 +232,32 @@ async fn probe(world: &Arc<World>, key: usize) {
         by_hand: false,
     };
     let heard = ask(world, &order).await;
-    let fits = match &record {
-        Some(record) if record.keep_left < millis(MARGIN) => true,
-        Some(record) => fits(record, heard),
-        None => heard.is_some_and(is_new),
+    let fits = if records.is_empty() {
+        heard.is_some_and(is_new)
+    } else {
+        let mut records = records.iter();
+        records.any(|record| record.keep_left < millis(MARGIN) || fits(record, heard))
     };
     world.check(|_, _| {
         require(
             fits,
             "when all is well, a call gets what its record says",
-            || format!("key {key} heard {heard:?}, record {record:?}"),
+            || format!("key {key} heard {heard:?}, records {records:?}"),
         )
     });
+}
+
+/// The records of a key that the process on node 0 finds; more than one only in a rotation.
+fn seen_from_node_0(state: &mut super::world::State, key: usize, now: Ms) -> Vec<Record> {
+    let Some(Running { process, .. }) = &state.nodes[0] else {
+        return Vec::new();
+    };
+    let known = state.ledger.known(process.id, key);
+    let cells = &mut state.ledger.cells;
+    known
+        .into_iter()
+        .filter_map(|cell| cells[cell].record(now))
+        .collect()
 }
 
 fn fits(record: &Record, heard: Option<Heard>) -> bool {

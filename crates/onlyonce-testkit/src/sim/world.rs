@@ -16,6 +16,7 @@ use super::ledger::{Ledger, Trouble};
 use super::model::Window;
 use super::process::Process;
 use super::report::{Checked, Report, Violation};
+use super::rotation::Rotation;
 use super::{Around, Plan};
 
 pub(super) struct World {
@@ -26,8 +27,11 @@ pub(super) struct World {
     pub(super) alarm: Notify,
     /// A caller's hang-up cancels its handler: a planted bug.
     pub(super) hangup_cancels: bool,
+    /// A process that has both slot secrets uses only the new one: a planted bug.
+    pub(super) former_ignored: bool,
     /// What stands between every engine and its store.
     pub(super) around: Option<Around>,
+    pub(super) rotation: Option<Rotation>,
     /// What policies have in common.
     pub(super) base: Policy,
     pub(super) scope: Scope,
@@ -91,7 +95,9 @@ impl World {
             store,
             alarm: Notify::new(),
             around: plan.around,
+            rotation: plan.rotation.then(|| Rotation::of(seed)),
             hangup_cancels: plan.bug == Some(Bug::HangupCancels),
+            former_ignored: plan.bug == Some(Bug::FormerIgnored),
             base,
             scope: Scope::new("").with("route", "simulated"),
             keys,

@@ -40,8 +40,9 @@ pub(in crate::sim) fn kind(ledger: &Ledger, call: usize, answer: &Answer) -> Hea
 
 /// A caller hears `answer`: is it true?
 pub(in crate::sim) fn heard(ledger: &mut Ledger, call: usize, answer: &Answer, now: Ms) -> Checked {
-    let key = ledger.calls[call].key;
-    ledger.cells[key].current(now);
+    for cell in ledger.halves(ledger.calls[call].key) {
+        ledger.cells[cell].current(now);
+    }
     let ledger = &*ledger;
     match answer {
         Answer::Ran {
@@ -78,7 +79,7 @@ fn ran(
 ) -> Checked {
     let (id, run) = own_run(ledger, call)?;
     let caller = &ledger.calls[call];
-    let tenures = ledger.cells[caller.key].tenures.iter().rev();
+    let tenures = ledger.tenures(caller).rev();
     // An operator may have resolved it meanwhile: then that is the answer, under the same token.
     let mut stored = tenures.filter(|it| run.token == Some(it.token));
     let during = Window::new(caller.started, now);
@@ -143,7 +144,7 @@ fn replayed(ledger: &Ledger, call: usize, replay: &Replay, expiry: Timestamp, no
             && tenure.showed(expiry)
     };
     // The stand-ins of two panics can be alike: the one that is named counts.
-    let tenures = ledger.cells[caller.key].tenures.iter().rev();
+    let tenures = ledger.tenures(caller).rev();
     let stored: Vec<_> = tenures.filter(stored).collect();
     require(!stored.is_empty(), "a replay equals what is stored", || {
         format!(
@@ -206,8 +207,18 @@ fn shared(ledger: &Ledger, call: usize, replay: &Replay, now: Ms) -> Checked {
         let id = ledger.runs.iter().position(|it| std::ptr::eq(it, run))?;
         unstored(id, run, &replay.response).ok()
     });
+    // In a rotation a flight under the old secret may find the answer under the new one.
+    let elsewhere = || {
+        let mut tenures = ledger.tenures(&ledger.calls[call]);
+        tenures.any(|it| {
+            let is_it = it
+                .response()
+                .is_some_and(|it| is_same(it, &replay.response));
+            is_it && it.stored().is_some_and(|stored| stored.meets(during))
+        })
+    };
     require(
-        found.is_some(),
+        found.is_some() || (ledger.common_half.is_some() && elsewhere()),
         "an answer that is not stored is shared only with those who waited for it",
         || format!("call {call}: {:?}", replay.response),
     )

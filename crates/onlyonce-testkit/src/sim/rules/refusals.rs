@@ -8,6 +8,7 @@ use crate::sim::kinds::Heard;
 use crate::sim::ledger::{Call, Ledger, READ_AGE_MAX, STALL_MAX};
 use crate::sim::model::Window;
 use crate::sim::report::{Checked, require};
+use crate::sim::rotation::Secrets;
 
 /// A caller was refused with `heard`.
 pub(in crate::sim) fn refused(ledger: &Ledger, call: usize, heard: Heard, now: Ms) -> Checked {
@@ -39,7 +40,10 @@ pub(in crate::sim) fn refused(ledger: &Ledger, call: usize, heard: Heard, now: M
             ended(Ending::TimedOut),
             "timed out is told only of a timeout",
         ),
-        Heard::NotRun => (ended(Ending::NotRun), "not run is told only if nothing ran"),
+        Heard::NotRun => (
+            ended(Ending::NotRun) || refused_inside(ledger, call, during),
+            "not run is told only if nothing ran",
+        ),
         Heard::NotStored => (
             unsettled(ledger, call, now),
             "not stored is told only if the store failed after a run",
@@ -70,12 +74,19 @@ pub(in crate::sim) fn refused(ledger: &Ledger, call: usize, heard: Heard, now: M
     })
 }
 
+/// In a rotation, whether it may have been attached to a flight under the old secret that was
+/// refused under the new one.
+fn refused_inside(ledger: &Ledger, call: usize, during: Window) -> bool {
+    ledger.lives[ledger.calls[call].process].secrets == Secrets::Both
+        && ledger.beside(call, during).next().is_some()
+}
+
 fn mismatched(ledger: &Ledger, call: usize, during: Window, fits: impl Fn(bool) -> bool) -> bool {
     let caller = &ledger.calls[call];
     let other = |it: &Call| {
         it.fingerprint != caller.fingerprint && fits(it.credential == caller.credential)
     };
-    let mut tenures = ledger.cells[caller.key].tenures.iter();
+    let mut tenures = ledger.tenures(caller);
     let stored = tenures.any(|it| {
         it.fingerprint != caller.fingerprint
             && fits(it.meta.credential == caller.credential)
@@ -104,7 +115,7 @@ fn in_progress(ledger: &Ledger, call: usize, now: Ms) -> Checked {
     } else {
         recent
     };
-    let mut tenures = ledger.cells[caller.key].tenures.iter();
+    let mut tenures = ledger.tenures(caller);
     let running = tenures.any(|it| it.live().meets(window));
     let beside = ledger.beside(call, window).next().is_some();
     require(
@@ -148,7 +159,7 @@ fn crowded(ledger: &Ledger, call: usize, during: Window) -> bool {
 
 fn in_doubt(ledger: &Ledger, call: usize, during: Window) -> bool {
     let caller = &ledger.calls[call];
-    let mut tenures = ledger.cells[caller.key].tenures.iter();
+    let mut tenures = ledger.tenures(caller);
     let mut flights = ledger.flights(call, during);
     tenures.any(|it| it.in_doubt(during))
         || flights.any(|run| {
@@ -172,7 +183,7 @@ fn unsettled(ledger: &Ledger, call: usize, now: Ms) -> bool {
 pub(in crate::sim) fn held_back(ledger: &Ledger, call: usize, now: Ms) -> bool {
     let caller = &ledger.calls[call];
     let during = Window::new(caller.started, now);
-    let mut tenures = ledger.cells[caller.key].tenures.iter();
+    let mut tenures = ledger.tenures(caller);
     tenures.any(|it| {
         let holds = it.on_lapse == OnLapse::Hold || caller.terms.on_lapse == OnLapse::Hold;
         holds && it.in_doubt(during)

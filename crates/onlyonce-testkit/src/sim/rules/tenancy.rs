@@ -86,7 +86,9 @@ pub(in crate::sim) fn granted(ledger: &Ledger, key: usize, claimed: &Claimed, no
 fn given_back(ledger: &Ledger, old: &Tenure, now: Ms) -> Checked {
     let ran = ledger.run_of(&old.token).is_some();
     let left = ledger.call_of(&old.meta).and_then(|call| call.left);
-    let Some(left) = left.filter(|_| !ran && !old.orphan) else {
+    // In a rotation it is held for as long as the call inside of it waits.
+    let is_outer = ledger.outer(&old.token).is_some();
+    let Some(left) = left.filter(|_| !ran && !old.orphan && !is_outer) else {
         return Ok(());
     };
     // Releases are tried on with growing pauses: never longer than the trouble lasted.
@@ -168,7 +170,7 @@ pub(in crate::sim) fn started(ledger: &mut Ledger, id: usize, now: Ms) -> Checke
     })?;
     // Only its own clock tells a process how long its claim was under way.
     let jumped = ledger.jumped(call.process, since);
-    let key = call.key;
+    let key = ledger.cell_of(call, &token);
     let cell = &mut ledger.cells[key];
     let ours = cell.current(now).is_some_and(|held| {
         held.token == token && matches!(held.phase, Phase::Pending) && held.lease_until > now
@@ -189,7 +191,37 @@ pub(in crate::sim) fn started(ledger: &mut Ledger, id: usize, now: Ms) -> Checke
     for pair in cell.tenures.windows(2) {
         succession(&pair[0], &pair[1])?;
     }
-    Ok(())
+    holds_in_common(ledger, id, now)
+}
+
+/// In a rotation, a run's call holds the slot that every process finds, whatever else it holds.
+fn holds_in_common(ledger: &mut Ledger, id: usize, now: Ms) -> Checked {
+    if ledger.common_half.is_none() {
+        return Ok(());
+    }
+    let own_trace = Some(ledger.runs[id].call.to_string());
+    let own = |it: &Tenure| it.meta.trace.as_deref() == own_trace.as_deref();
+    let common = ledger.common(ledger.calls[ledger.runs[id].call].key);
+    let held = ledger.cells[common].current(now).is_some_and(|held| {
+        own(held) && matches!(held.phase, Phase::Pending) && held.lease_until > now
+    });
+    let ledger = &*ledger;
+    let call = &ledger.calls[ledger.runs[id].call];
+    let since = Window::new(call.started, now);
+    let mut tenures = ledger.cells[common].tenures.iter().rev();
+    let excused = || match tenures.find(|it| own(it)) {
+        Some(lost) => {
+            matches!(lost.closed, Some((_, Closing::Forgotten)))
+                || ledger.jumped(call.process, since)
+                || ledger.endangered(call.process, &lost.token, since)
+        }
+        None => call.terms.open && ledger.failed(call.process, since),
+    };
+    require(
+        held || excused(),
+        "while the secret is rotated, a handler starts only with the slot that every process finds",
+        || format!("run {id} of process {}", call.process),
+    )
 }
 
 /// A handler was dropped before its end, and nobody crashed.
@@ -235,6 +267,9 @@ pub(in crate::sim) fn completed(
 /// A claim is given back only by who did not run, or whose answer is not to be stored; it is left
 /// in doubt only by who does not know.
 pub(in crate::sim) fn released(ledger: &Ledger, token: &Token, why: Release) -> Checked {
+    if ledger.outer(token).is_some() {
+        return released_around(ledger, token, why);
+    }
     let run = ledger.run_of(token).map(|id| &ledger.runs[id]);
     let true_words = match (why, run.map(|run| run.ended)) {
         (Release::NotRun, None) => true,
@@ -261,6 +296,24 @@ pub(in crate::sim) fn released(ledger: &Ledger, token: &Token, why: Release) -> 
                 run.map(|run| run.ended)
             )
         },
+    )
+}
+
+/// In a rotation, the claim under the old secret is given back only if nothing came of the one
+/// inside of it.
+fn released_around(ledger: &Ledger, token: &Token, why: Release) -> Checked {
+    let stored_inside = || {
+        let id = ledger.run_of(token)?;
+        let (run, call) = (&ledger.runs[id], &ledger.calls[ledger.runs[id].call]);
+        let inner = run.token?;
+        let inside = ledger.cells[ledger.cell_of(call, &inner)].tenure_of(&inner)?;
+        inside.response().filter(|it| it.body == body(id))
+    };
+    let given_back = why == Release::NotRun;
+    require(
+        !(given_back && stored_inside().is_some()),
+        "what is stored under the new secret is not given back under the old one",
+        || format!("{token:?} was released"),
     )
 }
 

@@ -1,0 +1,4 @@
+//! The target `admin`.
+#![cfg_attr(fuzzing, no_main)]
+
+onlyonce_fuzz::target!(admin);
