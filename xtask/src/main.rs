@@ -14,6 +14,7 @@ mod ci;
 mod documents;
 mod follow;
 mod fuzz;
+mod guarantees;
 mod requirements;
 mod rules;
 mod servers;

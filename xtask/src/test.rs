@@ -1,5 +1,5 @@
-//! `cargo xtask test`: every test of the workspace, and the promises of docs/requirements.md and
-//! docs/documents.md.
+//! `cargo xtask test`: every test of the workspace, and the promises of docs/requirements.md,
+//! docs/documents.md and docs/guarantees.md.
 //!
 //! Cargo runs the tests as usual and its output is passed on as it comes; we only read along.
 
@@ -12,10 +12,11 @@ use crate::cargo::{self, Executables};
 use crate::follow::{Findings, Follower, Outcomes};
 use crate::requirements::Problem;
 use crate::servers::Servers;
-use crate::{Failure, documents, requirements};
+use crate::{Failure, documents, guarantees, requirements};
 
 const REQUIREMENTS: &str = "docs/requirements.md";
 const DOCUMENTS: &str = "docs/documents.md";
+const GUARANTEES: &str = "docs/guarantees.md";
 const CHUNK_BYTES: usize = 8 * 1024;
 
 /// How a run ended. Its text is the run's closing line.
@@ -61,6 +62,7 @@ pub(crate) fn run(extra: &[String]) -> Result<Tally, Failure> {
         let outcomes = &findings.outcomes;
         failures.extend(broken_promises(REQUIREMENTS, requirements::check, outcomes));
         failures.extend(broken_promises(DOCUMENTS, documents::check, outcomes));
+        failures.extend(broken_promises(GUARANTEES, guarantees::check, outcomes));
     }
 
     println!();
@@ -68,7 +70,9 @@ pub(crate) fn run(extra: &[String]) -> Result<Tally, Failure> {
         println!("{failure}");
     }
     if !is_whole {
-        println!("{REQUIREMENTS} and {DOCUMENTS} were not checked: not every test ran");
+        println!(
+            "{REQUIREMENTS}, {DOCUMENTS} and {GUARANTEES} were not checked: not every test ran"
+        );
     }
     Ok(Tally {
         passed: findings.passed,

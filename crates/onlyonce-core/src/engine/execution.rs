@@ -11,7 +11,7 @@ use crate::lock;
 use crate::store::Lease;
 
 use super::call::Call;
-use super::flight::Flight;
+use super::flight::{Flight, Phase};
 
 /// Handed to the handler: its lease, key and attempt, and a say in what is stored.
 ///
@@ -108,6 +108,13 @@ impl Execution {
         self.protection
             .as_ref()
             .is_some_and(|protection| protection.flight.is_lost())
+    }
+
+    /// Tells who waits that it ran and that the store does not take the result yet.
+    pub(super) fn stall(&self) {
+        if let Some(protection) = &self.protection {
+            protection.flight.enter(Phase::Stalled);
+        }
     }
 
     /// Does not store this answer; the next request with the key runs again.

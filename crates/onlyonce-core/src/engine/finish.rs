@@ -71,10 +71,10 @@ impl Engine {
             engine.emit_ended(&held.call, &held.execution);
             let answer = flight.end(answer);
             engine.report(&held.call, &answer, false);
-            if let Some(outer) = held.within.take() {
-                outer.end_like(&answer).await;
-            }
-            Some(answer)
+            Some(match held.within.take() {
+                Some(outer) => outer.end_like(answer).await,
+                None => answer,
+            })
         });
         let unknown = || Answer::Refused(Refusal::new(Reason::OutcomeUnknown));
         finishing.await.ok().flatten().unwrap_or_else(unknown)

@@ -106,6 +106,11 @@ impl Flights {
         Joined::Lead(self.guard(flight, owner))
     }
 
+    /// The flight that newcomers to the slot would find.
+    pub(super) fn find(&self, slot: &Slot) -> Option<Arc<Flight>> {
+        lock(self.shard(slot)).get(slot).cloned()
+    }
+
     /// Starts a flight for a call that holds the slot already, whoever else is at it.
     pub(super) fn take(&self, call: &Call, owner: super::Engine) -> FlightGuard {
         let flight = Flight::of(call);
@@ -216,6 +221,20 @@ impl Flight {
         changed.as_mut().enable();
         if lock(&self.phase).number == seen {
             changed.await;
+        }
+    }
+
+    /// The answer at its end; nothing if its leader went away.
+    pub(super) async fn ended(&self) -> Option<Answer> {
+        loop {
+            let (phase, seen) = self.look();
+            match phase {
+                Phase::Ended(answer) => return Some(answer),
+                Phase::Left => return None,
+                Phase::Claiming | Phase::Waiting | Phase::Running | Phase::Stalled => {
+                    self.changed(seen).await;
+                }
+            }
         }
     }
 

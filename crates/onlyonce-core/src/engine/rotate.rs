@@ -43,14 +43,18 @@ impl Engine {
         let own = Arc::new(Mutex::new(None));
         let (said, engine, inner) = (Arc::clone(&own), self.clone(), Arc::clone(&call));
         let outer = move |execution: Execution| async move {
-            let answer = engine.once_here(inner, work).await;
-            let outcome = echo(&answer, &execution);
-            *lock(&said) = Some(answer);
-            outcome
+            let mut answer = engine.once_here(Arc::clone(&inner), work).await;
+            *lock(&said) = Some(answer.clone());
+            if is_not_stored(&answer) {
+                // Its callers are told so; the slot stays ours until the result is stored, or not.
+                execution.stall();
+                answer = engine.stored_at_last(inner).await;
+            }
+            echo(&answer, &execution)
         };
         let answer = former.once_here(before, outer).await;
         match lock(&own).take() {
-            Some(own) => own,
+            Some(own) => either(own, answer),
             None => {
                 self.tell(&call, &answer);
                 answer
@@ -80,11 +84,11 @@ impl Engine {
         match verdict {
             Verdict::Execute(held) => Verdict::Execute(held.within(outer)),
             Verdict::Replay(replay) => {
-                outer.end_like(&Answer::Replayed(replay.clone())).await;
+                outer.end_like(Answer::Replayed(replay.clone())).await;
                 Verdict::Replay(replay)
             }
             Verdict::Refuse(refusal) => {
-                outer.end_like(&Answer::Refused(refusal.clone())).await;
+                outer.end_like(Answer::Refused(refusal.clone())).await;
                 Verdict::Refuse(refusal)
             }
             Verdict::PassThrough(execution) => {
@@ -92,6 +96,18 @@ impl Engine {
                 Verdict::PassThrough(execution)
             }
         }
+    }
+
+    /// What becomes of a result that the store did not take at first.
+    async fn stored_at_last(&self, call: Arc<Call>) -> Answer {
+        if let Some(flight) = self.inner.flights.find(&call.slot)
+            && let Some(answer) = flight.ended().await
+        {
+            return answer;
+        }
+        // It is over: the store knows how it ended, and nothing is left to run.
+        let nothing = async |_: Execution| Outcome::NotRun;
+        Box::pin(self.once_here(call, nothing)).await
     }
 
     /// Says what a caller got from the former half.
@@ -125,20 +141,35 @@ impl Call {
 }
 
 impl Held {
-    /// Ends the outer claim as the inner one ended.
-    pub(super) async fn end_like(self, answer: &Answer) {
-        let outcome = echo(answer, &self.execution);
-        self.end_with(outcome).await;
+    /// Ends the outer claim as the inner one ended; gives what the caller may hear of both.
+    pub(super) async fn end_like(self, answer: Answer) -> Answer {
+        let outcome = echo(&answer, &self.execution);
+        match self.end_with(outcome).await {
+            Some(outer) => either(answer, outer),
+            None => answer,
+        }
     }
 
-    async fn end_with(mut self, outcome: Outcome) {
-        let Some(flight) = self.flight.take() else {
-            return;
-        };
+    async fn end_with(mut self, outcome: Outcome) -> Option<Answer> {
+        let flight = self.flight.take()?;
         let engine = self.engine.clone();
         let settling = engine.settle(&self.call, &flight, &self.execution, outcome);
         let answer = settling.await;
-        flight.end(answer);
+        Some(flight.end(answer))
+    }
+}
+
+fn is_not_stored(answer: &Answer) -> bool {
+    matches!(answer, Answer::Refused(refusal) if refusal.reason == Reason::NotStored)
+}
+
+/// The inner answer, unless processes that know only the former secret would contradict it: it is
+/// not stored for them yet, or they were told another one because the outer claim was overtaken.
+fn either(inner: Answer, outer: Answer) -> Answer {
+    let overtaken = matches!(outer, Answer::Replayed(_)) || is_not_stored(&outer);
+    match inner {
+        Answer::Ran { .. } | Answer::Replayed(_) if overtaken => outer,
+        Answer::Ran { .. } | Answer::Replayed(_) | Answer::Refused(_) => inner,
     }
 }
 
@@ -148,8 +179,10 @@ fn echo(answer: &Answer, outer: &Execution) -> Outcome {
         Answer::Ran {
             response, receipt, ..
         } => {
-            if receipt.is_none() {
-                outer.do_not_store();
+            match receipt {
+                // As long as the handler asked for, which told only the inner one.
+                Some(receipt) => outer.keep_for(receipt.expires_at.since(receipt.completed_at)),
+                None => outer.do_not_store(),
             }
             Outcome::Finished(Arc::clone(response))
         }

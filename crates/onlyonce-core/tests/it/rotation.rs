@@ -2,13 +2,18 @@
 //! one find each other's records, and nothing runs twice.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use onlyonce_core::engine::{FormerSecret, OpenError, Verdict};
+use onlyonce_core::operate::{Filter, Operate as _, Page};
 use onlyonce_core::{
-    Engine, Event, MemoryStore, Outcome, Policy, Reason, Response, SlotSecret, Store,
+    Engine, Event, Execution, Key, Lease, MemoryStore, OnLapse, Outcome, Policy, Reason, Release,
+    Response, SlotSecret, Store,
 };
 
-use crate::support::{Node, Probe, Work, node_of, ran, refused, replayed};
+use crate::support::{
+    Fault, Node, Probe, Work, eventually, node_of, policy, ran, refused, replayed,
+};
 
 const OLD: u8 = 1;
 const NEW: u8 = 2;
@@ -146,6 +151,109 @@ async fn held_by_hand_it_is_stored_under_both_too() {
     assert!(matches!(again, Verdict::Replay(_)));
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_answer_is_kept_under_both_for_as_long_as_its_handler_asks() {
+    const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
+    let store = Arc::new(Probe::default());
+    let both = both(&store).await;
+    let call = both.call("key", "the same", &Policy::default());
+
+    let work = async move |execution: Execution| {
+        execution.keep_for(WEEK);
+        Response::new(http::StatusCode::OK, "kept").into()
+    };
+    both.engine.once(call, work).await;
+
+    let page = Page {
+        after: None,
+        records_max: 10,
+    };
+    let listed = store.inner.list(&Filter::default(), &page).await.unwrap();
+    let kept: Vec<_> = listed.iter().map(|(_, record)| record.keep_left).collect();
+    assert_eq!(kept, [WEEK, WEEK]);
+}
+
+/// What waits for the store under the new secret is neither free nor in doubt under the old one.
+#[tokio::test(start_paused = true)]
+async fn a_result_that_cannot_be_stored_yet_is_waited_for_under_both() {
+    for on_lapse in [OnLapse::Rerun, OnLapse::Hold] {
+        let store = Arc::new(Probe::default());
+        let [old, both, new] = all(&store).await;
+        let policy = Policy {
+            on_lapse,
+            ..policy()
+        };
+        store.completions.fail_next([Fault::LostBefore; 6]);
+        let work = Work::new();
+
+        let first = both.once("key", &policy, &work).await;
+        let during = both.once("key", &policy, &work).await;
+        let beside = old.once("key", &policy, &work).await;
+        eventually(|| both.engine.in_flight() == 0).await;
+
+        assert_eq!(refused(&first), Reason::NotStored, "{on_lapse:?}");
+        assert_eq!(refused(&during), Reason::NotStored, "{on_lapse:?}");
+        assert_eq!(replayed(&beside), "run 1", "{on_lapse:?}");
+        for node in [&old, &both, &new] {
+            let after = node.once("key", &policy, &work).await;
+            assert_eq!(replayed(&after), "run 1", "{on_lapse:?}");
+        }
+        assert_eq!(work.starts(), 1, "{on_lapse:?}");
+    }
+}
+
+/// Ends the lease that `both` has under the old secret, and only that one.
+async fn end_former_lease(store: &Probe, both: &Node, policy: &Policy) {
+    let former = both.engine.former().unwrap();
+    let scope = both.engine.scope().with("test", "engine");
+    let slot = former.slot(&scope, &Key::new("key", &policy.key).unwrap());
+    let record = store.inner.get(&slot).await.unwrap().unwrap();
+    let lease = Lease {
+        slot,
+        token: record.token,
+        fingerprint: record.fingerprint,
+        lease_for: policy.lease_for,
+        keep_for: policy.keep_for,
+        attempt: record.attempt,
+    };
+    store.inner.release(&lease, Release::Unknown).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_was_overtaken_under_the_old_secret_answers_with_what_is_stored_there() {
+    let store = Arc::new(Probe::default());
+    let [old, both, _] = all(&store).await;
+    let (policy, work) = (policy(), Work::new().gated());
+    let first = both.start("key", &policy, &work);
+    work.started().await;
+    end_former_lease(&store, &both, &policy).await;
+
+    let other = Work::ending(|_| Response::new(http::StatusCode::OK, "another").into());
+    assert_eq!(ran(&old.once("key", &policy, &other).await), "another");
+    work.open();
+
+    assert_eq!(replayed(&first.await.unwrap()), "another");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_was_overtaken_while_it_ran_by_hand_answers_with_what_is_stored_too() {
+    let store = Arc::new(Probe::default());
+    let [old, both, _] = all(&store).await;
+    let policy = policy();
+    let call = both.call("key", "the same", &policy);
+    let Verdict::Execute(held) = both.engine.begin(call).await else {
+        panic!("it is new");
+    };
+    end_former_lease(&store, &both, &policy).await;
+
+    let other = Work::ending(|_| Response::new(http::StatusCode::OK, "another").into());
+    assert_eq!(ran(&old.once("key", &policy, &other).await), "another");
+    let own = Response::new(http::StatusCode::OK, "by hand");
+    let answer = both.engine.finish(held, own.into()).await;
+
+    assert_eq!(replayed(&answer), "another");
+}
+
 #[tokio::test]
 async fn a_job_is_found_under_both_too() {
     let store = Arc::new(Probe::default());
@@ -216,7 +324,7 @@ async fn a_secret_that_the_store_keeps_can_be_rotated() {
     let both = open(Some(NEW), Some(FormerSecret::Kept)).await.unwrap();
 
     let scope = kept.scope();
-    let key = onlyonce_core::Key::new("key", &onlyonce_core::KeyRule::default()).unwrap();
+    let key = Key::new("key", &onlyonce_core::KeyRule::default()).unwrap();
     let former = both.former().expect("it rotates");
     assert_eq!(former.slot(&scope, &key), kept.slot(&scope, &key));
     open(None, None).await.unwrap();

@@ -147,6 +147,13 @@ impl Ledger {
         cells.flat_map(|cell| &self.cells[cell].tenures)
     }
 
+    /// Whether the store ever granted a slot to the process and meaning of this call.
+    pub(super) fn has_claimed(&self, call: &Call) -> bool {
+        let own = (call.process, call.fingerprint);
+        self.tenures(call)
+            .any(|it| (it.process, it.fingerprint) == own)
+    }
+
     /// The cell of this call's key in which `token` is or was.
     pub(super) fn cell_of(&self, call: &Call, token: &Token) -> usize {
         let mut cells = self.halves(call.key).into_iter();

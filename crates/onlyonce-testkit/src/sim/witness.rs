@@ -103,7 +103,7 @@ impl World {
             let reply = replies::of_release(&actual);
             state.committed(now, sender, Verb::Release, key, &lease.token, reply);
             replies::released(&expected, &actual)?;
-            tenancy::released(&state.ledger, &lease.token, why)?;
+            tenancy::released(&state.ledger, &lease.token, why, now)?;
             state.record_is(key, now, Verb::Release, after.as_ref())
         });
         Ok(actual)

@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 use onlyonce_testkit::sim::{Bug, Fault, Heard, Plan, Report, Seen, run};
 
 const HONEST_SEEDS: u64 = 2_000;
+const ROTATING_SEEDS: u64 = 800;
 const SEEDS_TO_CATCH_MAX: u64 = 1_000;
 
 /// All honest seeds, run once for all tests that look at them.
@@ -31,8 +32,30 @@ fn no_seed_breaks_a_rule() {
 #[test]
 fn every_fault_happens() {
     for &fault in Fault::ALL {
-        assert!(honest().faults(fault) > 0, "{}", fault.name());
+        let possible = fault != Fault::NextSecrets;
+        assert_eq!(honest().faults(fault) > 0, possible, "{}", fault.name());
     }
+}
+
+#[test]
+fn rotating_the_secret_breaks_no_rule() {
+    let plan = Plan {
+        rotation: true,
+        ..Plan::default()
+    };
+    let mut all = Report::default();
+
+    for seed in 0..ROTATING_SEEDS {
+        match run(seed, &plan) {
+            Ok(report) => all.add(&report),
+            Err(violation) => panic!("{violation}"),
+        }
+    }
+
+    for &fault in Fault::ALL {
+        assert!(all.faults(fault) > 0, "{}", fault.name());
+    }
+    assert!(all.heard(Heard::Replayed) > 0 && all.heard(Heard::Ran) > 0);
 }
 
 #[test]
@@ -113,6 +136,11 @@ fn a_hang_up_that_cancels_is_caught() {
 #[test]
 fn an_answer_before_it_is_stored_is_caught() {
     assert_caught(Bug::AnswerBeforeStored);
+}
+
+#[test]
+fn a_former_secret_that_is_ignored_is_caught() {
+    assert_caught(Bug::FormerIgnored);
 }
 
 #[test]

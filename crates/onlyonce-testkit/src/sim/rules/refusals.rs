@@ -95,7 +95,13 @@ fn mismatched(ledger: &Ledger, call: usize, during: Window, fits: impl Fn(bool) 
     // A flight of this process that was granted its claim: the store confirmed its fingerprint,
     // and as long as nothing says that the lease is lost, the process may believe it (rule 12).
     let mut runs = ledger.runs.iter();
+    // In a rotation a flight may be granted its claim under the old secret alone, and run nothing.
+    let around = || {
+        let mut beside = ledger.beside(call, during);
+        beside.any(|it| other(it) && ledger.has_claimed(it))
+    };
     stored
+        || (ledger.common_half.is_some() && around())
         || runs.any(|run| {
             let leader = &ledger.calls[run.call];
             leader.process == caller.process

@@ -209,7 +209,7 @@ fn holds_in_common(ledger: &mut Ledger, id: usize, now: Ms) -> Checked {
     let call = &ledger.calls[ledger.runs[id].call];
     let since = Window::new(call.started, now);
     let mut tenures = ledger.cells[common].tenures.iter().rev();
-    let excused = || match tenures.find(|it| own(it)) {
+    let excused = match tenures.find(|it| own(it)) {
         Some(lost) => {
             matches!(lost.closed, Some((_, Closing::Forgotten)))
                 || ledger.jumped(call.process, since)
@@ -218,7 +218,7 @@ fn holds_in_common(ledger: &mut Ledger, id: usize, now: Ms) -> Checked {
         None => call.terms.open && ledger.failed(call.process, since),
     };
     require(
-        held || excused(),
+        held || excused,
         "while the secret is rotated, a handler starts only with the slot that every process finds",
         || format!("run {id} of process {}", call.process),
     )
@@ -266,9 +266,9 @@ pub(in crate::sim) fn completed(
 
 /// A claim is given back only by who did not run, or whose answer is not to be stored; it is left
 /// in doubt only by who does not know.
-pub(in crate::sim) fn released(ledger: &Ledger, token: &Token, why: Release) -> Checked {
+pub(in crate::sim) fn released(ledger: &Ledger, token: &Token, why: Release, now: Ms) -> Checked {
     if ledger.outer(token).is_some() {
-        return released_around(ledger, token, why);
+        return released_around(ledger, token, why, now);
     }
     let run = ledger.run_of(token).map(|id| &ledger.runs[id]);
     let true_words = match (why, run.map(|run| run.ended)) {
@@ -301,13 +301,14 @@ pub(in crate::sim) fn released(ledger: &Ledger, token: &Token, why: Release) -> 
 
 /// In a rotation, the claim under the old secret is given back only if nothing came of the one
 /// inside of it.
-fn released_around(ledger: &Ledger, token: &Token, why: Release) -> Checked {
+fn released_around(ledger: &Ledger, token: &Token, why: Release, now: Ms) -> Checked {
     let stored_inside = || {
         let id = ledger.run_of(token)?;
         let (run, call) = (&ledger.runs[id], &ledger.calls[ledger.runs[id].call]);
         let inner = run.token?;
         let inside = ledger.cells[ledger.cell_of(call, &inner)].tenure_of(&inner)?;
-        inside.response().filter(|it| it.body == body(id))
+        let lives = inside.stored().is_some_and(|stored| stored.contains(now));
+        inside.response().filter(|it| lives && it.body == body(id))
     };
     let given_back = why == Release::NotRun;
     require(

@@ -1,0 +1,61 @@
+//! A promise without a test that passed is a problem.
+
+use crate::follow::Outcome;
+
+use super::*;
+
+fn outcomes() -> Outcomes {
+    [
+        ("a::it::holds", Outcome::Passed),
+        ("a::it::breaks", Outcome::Failed),
+    ]
+    .map(|(name, outcome)| (name.to_owned(), outcome))
+    .into()
+}
+
+fn told(rows: &str) -> Vec<String> {
+    let text = format!("# Words\n\n{HEAD}\n|---|---|---|\n{rows}\n\nMore words with a `a|b`.\n");
+    let problems = check(&text, &outcomes());
+    problems.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn a_row_whose_tests_passed_is_fine() {
+    assert_eq!(told("| a crash | the answer | `a::it::holds` |"), [""; 0]);
+}
+
+#[test]
+fn a_test_that_failed_or_did_not_run_is_told_with_its_line() {
+    let told = told(
+        "| a crash | the answer | `a::it::holds`<br>`a::it::breaks` |\n\
+         | a cut | the answer | `a::it::hold` |",
+    );
+
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(
+        told[0].starts_with("5: a crash: names `a::it::breaks`"),
+        "{told:?}"
+    );
+    assert!(
+        told[1].starts_with("6: a cut: names `a::it::hold`"),
+        "{told:?}"
+    );
+    assert!(told[1].contains("`a::it::holds`"), "{told:?}");
+}
+
+#[test]
+fn a_row_without_a_test_or_a_promise_is_a_problem() {
+    for row in [
+        "| a crash | the answer | |",
+        "| a crash | | `a::it::holds` |",
+        "| a crash |",
+    ] {
+        assert_eq!(told(row).len(), 1, "{row}");
+    }
+}
+
+#[test]
+fn a_file_without_the_table_is_a_problem() {
+    assert_eq!(check("# Words\n", &outcomes()).len(), 1);
+    assert_eq!(told("").len(), 1);
+}
