@@ -172,7 +172,9 @@ fn in_doubt(ledger: &Ledger, call: usize, during: Window) -> bool {
             let leader = &ledger.calls[run.call];
             let dropped = leader.by_hand && leader.hung_up;
             let unknown = matches!(run.ended, Some((_, Ending::Unknown | Ending::Abandoned)));
-            dropped || unknown
+            // In a rotation it ran too long for the flight around it as well, which does not say so.
+            let too_long = matches!(run.ended, Some((_, Ending::TimedOut)));
+            dropped || unknown || (too_long && ledger.common_half.is_some())
         })
 }
 
