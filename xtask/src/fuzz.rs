@@ -179,5 +179,5 @@ fn one(program: &Path, target: &str, seconds: u32) -> Result<Watched, Failure> {
         .env("RUST_BACKTRACE", "0")
         .current_dir(root());
     println!("\n=== {target}: {seconds} s ===");
-    watch::watch(command, seconds)
+    watch::watch(command)
 }
