@@ -53,7 +53,11 @@ fn overridden(text: &str) {
     let up = ("upstream", "http://127.0.0.1:1".to_owned());
     for name in ["listen", "profile", "ttl", "drain", "upstream", "namespace"] {
         let variable = format!("ONLYONCE_{}", name.to_ascii_uppercase());
-        let by_variable = config::load(None, [(variable, text.to_owned())], &[up.clone()]);
+        let by_variable = config::load(
+            None,
+            [(variable, text.to_owned())],
+            std::slice::from_ref(&up),
+        );
         let by_flag = config::load(None, [], &[up.clone(), (name, text.to_owned())]);
         if name != "upstream" {
             assert_eq!(by_variable.is_ok(), by_flag.is_ok(), "{name}");

@@ -17,11 +17,14 @@ fn seeds(name: &str) -> Vec<Vec<u8>> {
         .join("corpus")
         .join(name);
     let mut files: Vec<_> = fs::read_dir(folder)
-        .unwrap()
-        .map(|it| it.unwrap().path())
+        .expect("a corpus")
+        .map(|it| it.expect("a file of the corpus").path())
         .collect();
     files.sort();
-    files.iter().map(|file| fs::read(file).unwrap()).collect()
+    files
+        .iter()
+        .map(|file| fs::read(file).expect("a file of the corpus"))
+        .collect()
 }
 
 /// The start of one seed and the end of another, with some bytes changed, put in or taken out.
@@ -43,7 +46,10 @@ fn mutated(seeds: Vec<Vec<u8>>) -> impl Strategy<Value = Vec<u8>> {
 }
 
 fn holds_for(name: &str) {
-    let (_, target): (_, Target) = TARGETS.into_iter().find(|it| it.0 == name).unwrap();
+    let (_, target): (_, Target) = TARGETS
+        .into_iter()
+        .find(|it| it.0 == name)
+        .expect("a target of this name");
     let inputs = prop_oneof![1 => vec(any::<u8>(), 0..200), 4 => mutated(seeds(name))];
     let config = ProptestConfig {
         failure_persistence: None,
