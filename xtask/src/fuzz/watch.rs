@@ -55,10 +55,10 @@ impl Watched {
             self.found = Some(file.into());
         } else if line.starts_with('#') {
             self.progress(line);
-        } else if is_about_a_find(line) || (!self.said.is_empty() && !line.starts_with("==")) {
-            if self.said.len() < SAID_LINES_MAX {
-                self.said.push(line.to_owned());
-            }
+        } else if self.said.len() < SAID_LINES_MAX
+            && (is_about_a_find(line) || (!self.said.is_empty() && !line.starts_with("==")))
+        {
+            self.said.push(line.to_owned());
         }
     }
 
