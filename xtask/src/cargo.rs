@@ -108,6 +108,14 @@ pub(crate) fn example(name: &str) -> Result<Option<PathBuf>, Failure> {
     program(name, &build)
 }
 
+/// Builds programs as the tests have them, and says where the one of this name is, or `None` when
+/// the build failed.
+pub(crate) fn as_tested(programs: &[&str], name: &str) -> Result<Option<PathBuf>, Failure> {
+    let mut build = vec!["build", "--workspace", "--all-features"];
+    build.extend(programs.iter().flat_map(|program| ["--bin", program]));
+    program(name, &build)
+}
+
 /// Builds packages, optimised, and says where the program of this name is, or `None` when the build
 /// failed. What is built together shares its dependencies.
 pub(crate) fn optimised(packages: &[&str], name: &str) -> Result<Option<PathBuf>, Failure> {

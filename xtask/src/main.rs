@@ -10,6 +10,7 @@
 
 mod bench;
 mod cargo;
+mod chaos;
 mod ci;
 mod documents;
 mod follow;
@@ -86,6 +87,29 @@ enum Task {
         )]
         args: Vec<String>,
     },
+    /// Break real gateways and their stores at random, and check what they did
+    ///
+    /// Servers and programs are installed if they are missing. Prints the faults injected, the
+    /// operations and the violations; docs/chaos.md says what is checked. Partitions and full disks
+    /// need root.
+    ///
+    /// --faults N --operations N   how much, over all rounds
+    /// --stores A,B --only F,G     which stores, which faults
+    /// --seed S                    where random choices come from
+    /// --planted-bug               gateways that do not fence, which must then be found
+    #[command(verbatim_doc_comment)]
+    Chaos {
+        /// Use the programs that the tests built, not optimised
+        #[arg(long)]
+        dev: bool,
+        /// Handed to the run as they are; try `--help`
+        #[arg(
+            trailing_var_arg = true,
+            allow_hyphen_values = true,
+            value_name = "ARGS"
+        )]
+        args: Vec<String>,
+    },
 }
 
 const AFTER_HELP: &str = "\
@@ -100,9 +124,10 @@ Examples:
   cargo xtask fuzz key --replay FILE              one input again, without a fuzzer
   cargo xtask bench                               what the tower layer costs
   cargo xtask bench stores --only file,redis      two stores against what they are built on
+  cargo xtask chaos --faults 500 --operations 200000   half an hour of trouble
 
 Exit code: 0 all good, 1 a check said no, 2 wrong usage or a check could not run.
-`sim` and `bench` exit with the code of what they ran.";
+`sim`, `bench` and `chaos` exit with the code of what they ran.";
 
 /// Why a command could not do its work; a check that ran and said no is not one of these.
 struct Failure(String);
@@ -123,6 +148,7 @@ fn main() -> ExitCode {
         Task::Sim { args } => cargo::sim(&args),
         Task::Fuzz(asked) => fuzz::run(&asked),
         Task::Bench { subject, args } => bench::run(subject, &args),
+        Task::Chaos { dev, args } => chaos::run(dev, &args),
     };
 
     done.unwrap_or_else(|failure| {

@@ -19,7 +19,8 @@ use crate::cargo::{self, cannot_run, stdout};
 
 const PROGRAM: &str = "servers";
 /// The packages with tests that talk to servers.
-const NEEDED_BY: [&str; 6] = [
+const NEEDED_BY: [&str; 7] = [
+    "onlyonce-chaos",
     "onlyonce-cli",
     "onlyonce-demo",
     "onlyonce-examples",

@@ -9,7 +9,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use axum::Router;
 use onlyonce_core::engine::{self, FormerSecret};
-use onlyonce_core::{Engine, SlotSecret};
+use onlyonce_core::{Engine, SlotSecret, Store};
 use onlyonce_metrics::StoreWatch;
 use onlyonce_stores::OpenError;
 use onlyonce_tower::Allowance;
@@ -87,8 +87,16 @@ pub struct Gateway {
 impl Gateway {
     /// Opens the store, listens and serves.
     pub async fn start(config: &Config) -> Result<Self, StartError> {
+        Self::start_around(config, |store| store).await
+    }
+
+    /// The same on a store of one's own around the one that the settings name.
+    pub async fn start_around(
+        config: &Config,
+        wrap: impl FnOnce(Arc<dyn Store>) -> Arc<dyn Store>,
+    ) -> Result<Self, StartError> {
         let token = admin_token(config)?;
-        let (engine, observers) = open_engine(config).await?;
+        let (engine, observers) = open_engine(config, wrap).await?;
         let traces = Traces::from_env()?;
         let allowance = Allowance::new(identity::allowance(&config.limits));
         let workers = Workers::start().map_err(StartError::Threads)?;
@@ -225,9 +233,12 @@ fn only_at_start(old: &Config, new: &Config) -> Option<&'static str> {
     all.find_map(|(name, differs)| differs.then_some(name))
 }
 
-async fn open_engine(config: &Config) -> Result<(Engine, Observers), StartError> {
+async fn open_engine(
+    config: &Config,
+    wrap: impl FnOnce(Arc<dyn Store>) -> Arc<dyn Store>,
+) -> Result<(Engine, Observers), StartError> {
     let url = config.store.as_deref().unwrap_or(STORE);
-    let store = onlyonce_stores::open(url).await?;
+    let store = wrap(onlyonce_stores::open(url).await?);
     let (store, watch) = match onlyonce_stores::backend(url) {
         // It cannot hang, and what it refuses it refuses for good reason.
         "memory" => StoreWatch::around("memory", store),

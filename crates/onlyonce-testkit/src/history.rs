@@ -48,7 +48,7 @@ pub use self::driver::{Progress, Run, RunError, StoreFault};
 pub use self::load::Load;
 pub use self::local::Local;
 pub use self::plan::Plan;
-pub use self::program::{Program, WorkerError, is_worker, worker_main};
+pub use self::program::{Program, WorkerError, clear_faketime, is_worker, worker_main};
 pub use self::record::{History, Log};
 pub use self::report::{Report, Violation};
 pub use self::rules::RULES;

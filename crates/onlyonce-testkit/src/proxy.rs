@@ -29,7 +29,7 @@ mod connection;
 mod door;
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex as Lock, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -75,8 +75,13 @@ struct Faults {
 impl Proxy {
     /// Starts a proxy in front of a server, given its address or its URL.
     pub async fn start(server: &str) -> io::Result<Self> {
+        Self::start_on(Ipv4Addr::LOCALHOST, server).await
+    }
+
+    /// The same on another address of this machine, for clients in a network of their own.
+    pub async fn start_on(ip: Ipv4Addr, server: &str) -> io::Result<Self> {
         let (before, host, after) = split(server)?;
-        let listener = listen_anywhere().await?;
+        let listener = listen_anywhere(ip).await?;
         let address = listener.local_addr()?;
         let shared = Arc::new(Shared {
             server: host.to_owned(),

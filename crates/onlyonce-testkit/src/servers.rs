@@ -41,6 +41,7 @@ pub use self::daemon::Daemon;
 pub use self::error::ServerError;
 pub use self::mariadb::{MariaDb, MariaDbOptions};
 pub use self::pgbouncer::PgBouncer;
+pub use self::ports::free_port;
 pub use self::postgres::{Postgres, PostgresOptions};
 pub use self::program::missing_packages;
 pub use self::redis::{Redis, RedisOptions};
@@ -48,5 +49,3 @@ pub use self::redis_cluster::{RedisCluster, RedisClusterOptions};
 pub use self::redis_sentinel::{RedisSentinel, RedisSentinelOptions};
 pub use self::server::Server;
 pub use self::shared::{Shared, SharedSet, shared};
-
-pub(crate) use self::ports::free_port;

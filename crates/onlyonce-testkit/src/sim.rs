@@ -22,7 +22,7 @@ use onlyonce_core::{Clock, Entropy, MemoryStore, Policy, Store};
 mod bug;
 mod client;
 mod clock;
-pub(crate) mod dice;
+pub mod dice;
 mod fate;
 mod flawed;
 mod gate;

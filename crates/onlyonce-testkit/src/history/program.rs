@@ -136,12 +136,13 @@ impl ShiftedClock {
             offset: offset.to_owned(),
         })
     }
+}
 
-    /// Removes what the library leaves behind for a process that is gone.
-    pub(crate) fn clear(&self, id: u32) {
-        for left in ["faketime_shm_", "sem.faketime_sem_"] {
-            let _ = std::fs::remove_file(format!("/dev/shm/{left}{id}"));
-        }
+/// Removes what libfaketime leaves behind for a process that was killed.
+pub fn clear_faketime(process: u32) {
+    for left in ["faketime_shm_", "sem.faketime_sem_"] {
+        // Nothing is there if it ended by itself.
+        let _ = std::fs::remove_file(format!("/dev/shm/{left}{process}"));
     }
 }
 

@@ -78,12 +78,12 @@ pub(super) async fn end(task: JoinHandle<()>) {
     let _ = task.await;
 }
 
-/// Listens on a port that stays ours.
-pub(super) async fn listen_anywhere() -> io::Result<Listener> {
+/// Listens on a port of this address that stays ours.
+pub(super) async fn listen_anywhere(ip: Ipv4Addr) -> io::Result<Listener> {
     let mut last = io::Error::from(io::ErrorKind::AddrInUse);
     for _ in 0..BIND_ATTEMPTS_MAX {
         let port = free_port().map_err(io::Error::other)?;
-        match TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await {
+        match TcpListener::bind((ip, port)).await {
             Ok(listener) => return listener.into_std(),
             Err(error) => last = error,
         }

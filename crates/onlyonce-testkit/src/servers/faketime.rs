@@ -38,6 +38,18 @@ pub fn command(program: impl AsRef<OsStr>, skew: Skew) -> Result<Command, Server
     Ok(command)
 }
 
+/// A command for a program whose wall clock is off by what `file` says, such as `+600`, within a
+/// second of every change to it. Monotonic clocks stay right.
+pub fn adjustable(program: impl AsRef<OsStr>, file: &Path) -> Result<Command, ServerError> {
+    let mut command = Command::new(program);
+    command
+        .env("LD_PRELOAD", library()?)
+        .env("FAKETIME_TIMESTAMP_FILE", file)
+        .env("FAKETIME_CACHE_DURATION", "1")
+        .env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+    Ok(command)
+}
+
 pub(super) fn library() -> Result<PathBuf, ServerError> {
     let in_folder = |folder: &Path| {
         let file = folder.join("faketime").join(LIBRARY);

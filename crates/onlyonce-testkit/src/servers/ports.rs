@@ -16,7 +16,7 @@ const RANGE_FILE: &str = "/proc/sys/net/ipv4/ip_local_port_range";
 const ATTEMPTS_MAX: usize = 1_000;
 
 /// A port that nobody listens on at this moment.
-pub(crate) fn free_port() -> Result<u16, ServerError> {
+pub fn free_port() -> Result<u16, ServerError> {
     // Ports handed out by this process lie apart, as a server takes a moment to bind its own.
     static HANDED_OUT: AtomicU16 = AtomicU16::new(0);
 

@@ -45,7 +45,10 @@ const CHROMEDRIVER: Program = Program::new("chromedriver", "chromium-driver");
 const NODE: Program = Program::new("node", "nodejs");
 const NPM: Program = Program::new("npm", "npm");
 
-const ALL: [Program; 18] = [
+// Puts a gateway into a network of its own.
+const IP: Program = Program::new("ip", "iproute2");
+
+const ALL: [Program; 19] = [
     REDIS_SERVER,
     REDIS_CLI,
     REDIS_SENTINEL,
@@ -64,6 +67,7 @@ const ALL: [Program; 18] = [
     CHROMEDRIVER,
     NODE,
     NPM,
+    IP,
 ];
 
 impl Program {

@@ -8,37 +8,41 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 /// A seeded source of choices.
-pub(crate) struct Dice(ChaCha8Rng);
+pub struct Dice(ChaCha8Rng);
 
 impl Dice {
-    pub(crate) fn new(seed: u64) -> Self {
+    /// Every choice follows from the seed.
+    pub fn new(seed: u64) -> Self {
         Self(ChaCha8Rng::seed_from_u64(seed))
     }
 
     /// A source of its own, so that what one part draws does not move another.
-    pub(crate) fn fork(&mut self) -> Self {
+    pub fn fork(&mut self) -> Self {
         Self::new(self.0.next_u64())
     }
 
     /// Below `bound`. The bias of the remainder is far too small to matter here.
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+    pub fn below(&mut self, bound: u64) -> u64 {
         self.0.next_u64() % bound
     }
 
-    pub(crate) fn between(&mut self, range: RangeInclusive<u64>) -> u64 {
+    /// Within the range.
+    pub fn between(&mut self, range: RangeInclusive<u64>) -> u64 {
         range.start() + self.below(range.end() - range.start() + 1)
     }
 
-    pub(crate) fn index(&mut self, bound: usize) -> usize {
+    /// An index below `bound`.
+    pub fn index(&mut self, bound: usize) -> usize {
         usize::try_from(self.below(bound as u64)).expect("below a usize")
     }
 
     /// True in `permille` of a thousand cases.
-    pub(crate) fn chance(&mut self, permille: u64) -> bool {
+    pub fn chance(&mut self, permille: u64) -> bool {
         permille > 0 && self.below(1000) < permille
     }
 
-    pub(crate) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+    /// One of these, which are not none.
+    pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.index(from.len())]
     }
 }

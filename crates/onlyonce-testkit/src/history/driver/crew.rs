@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::RunError;
 use crate::history::clock::{Micros, now};
 use crate::history::plan::Plan;
-use crate::history::program::{Program, ShiftedClock};
+use crate::history::program::{Program, ShiftedClock, clear_faketime};
 use crate::history::record::EXTENSION;
 
 const LOOK_EVERY: Duration = Duration::from_millis(10);
@@ -167,10 +167,8 @@ impl Node {
     /// The worker there was is gone.
     fn end(&mut self, state: State) {
         let before = std::mem::replace(&mut self.state, state);
-        if let (State::Running(child) | State::Stopped(child, _), Some(clock)) =
-            (before, &self.clock)
-        {
-            clock.clear(child.id());
+        if let (State::Running(child) | State::Stopped(child, _), Some(_)) = (before, &self.clock) {
+            clear_faketime(child.id());
         }
     }
 

@@ -1,0 +1,248 @@
+//! Histories made by hand: good ones pass, and each way to go wrong is found.
+
+use super::*;
+use crate::fault::Kind;
+use crate::history::{Stall, Trouble, Whom};
+
+const LEASE: Micros = millis(2000);
+
+fn at(seconds: f64) -> Micros {
+    (seconds * 1e6) as Micros
+}
+
+fn attempt(key: u64, gateway: usize, sent: f64, heard: f64, answer: Answer) -> Attempt {
+    Attempt {
+        key,
+        gateway,
+        sent: at(sent),
+        heard: at(heard),
+        answer,
+    }
+}
+
+fn execution(number: u64, gateway: usize, started: f64) -> Execution {
+    Execution {
+        number,
+        key: 1,
+        gateway,
+        started: at(started),
+        ended: None,
+    }
+}
+
+fn trouble(kind: Kind, whom: Whom, from: f64, to: f64) -> Trouble {
+    Trouble {
+        kind,
+        whom,
+        from: at(from),
+        to: at(to),
+        back_after: Some(1),
+        missed: None,
+    }
+}
+
+fn history(on_lapse: OnLapse, attempts: Vec<Attempt>, executions: Vec<Execution>) -> History {
+    History {
+        on_lapse,
+        lease: LEASE,
+        attempts,
+        executions,
+        troubles: Vec::new(),
+        stalls: Vec::new(),
+        crashes: Vec::new(),
+    }
+}
+
+fn rules(history: &History) -> Vec<&'static str> {
+    let violations = check(history).violations;
+    violations.into_iter().map(|it| it.rule).collect()
+}
+
+/// Gateway 0 dies with execution 1, gateway 1 runs it again; both clients hear execution 2.
+fn taken_over() -> History {
+    let mut history = history(
+        OnLapse::Rerun,
+        vec![
+            attempt(1, 0, 1.0, 1.5, Answer::Nothing),
+            attempt(1, 1, 1.6, 3.6, Answer::Done(2)),
+            attempt(1, 0, 9.0, 9.1, Answer::Done(2)),
+        ],
+        vec![execution(1, 0, 1.1), execution(2, 1, 3.5)],
+    );
+    history.troubles = vec![trouble(Kind::Kill, Whom::Gateway(0), 1.2, 2.0)];
+    history
+}
+
+#[test]
+fn one_execution_with_one_answer_is_right() {
+    let attempts = vec![
+        attempt(1, 0, 1.0, 1.2, Answer::Refused(503)),
+        attempt(1, 1, 1.3, 1.5, Answer::Done(1)),
+        attempt(1, 0, 5.0, 5.1, Answer::Done(1)),
+    ];
+
+    let verdict = check(&history(
+        OnLapse::Hold,
+        attempts,
+        vec![execution(1, 1, 1.4)],
+    ));
+
+    assert_eq!(verdict.violations, []);
+    assert_eq!((verdict.operations, verdict.reruns), (1, 0));
+}
+
+#[test]
+fn a_rerun_after_the_death_of_its_gateway_is_right() {
+    let verdict = check(&taken_over());
+
+    assert_eq!(verdict.violations, []);
+    assert_eq!((verdict.reruns, verdict.stalled), (1, 0));
+}
+
+#[test]
+fn two_executions_with_hold_are_found_whatever_happened() {
+    let mut history = taken_over();
+    history.on_lapse = OnLapse::Hold;
+
+    assert_eq!(rules(&history), [ONCE]);
+}
+
+#[test]
+fn a_second_execution_without_trouble_is_found() {
+    let mut history = taken_over();
+    history.troubles.clear();
+
+    assert_eq!(rules(&history), [AFTER_A_LAPSE]);
+}
+
+#[test]
+fn a_second_execution_before_the_lease_can_have_lapsed_is_found() {
+    let mut history = taken_over();
+    history.executions[1].started = at(2.0);
+
+    assert_eq!(rules(&history), [AFTER_A_LAPSE]);
+}
+
+#[test]
+fn trouble_of_clients_or_clocks_or_long_ago_or_of_another_gateway_excuses_nothing() {
+    for other in [
+        trouble(Kind::ClientLoss, Whom::Gateway(0), 1.2, 2.0),
+        trouble(Kind::Clock, Whom::Gateway(0), 1.2, 2.0),
+        trouble(Kind::Pause, Whom::Gateway(2), 1.2, 5.0),
+    ] {
+        let mut history = taken_over();
+        history.troubles = vec![other];
+
+        assert_eq!(rules(&history), [AFTER_A_LAPSE]);
+    }
+    let mut history = taken_over();
+    for execution in &mut history.executions {
+        execution.started += at(60.0);
+    }
+    for attempt in &mut history.attempts {
+        attempt.sent += at(60.0);
+        attempt.heard += at(60.0);
+    }
+    assert_eq!(rules(&history), [AFTER_A_LAPSE]);
+}
+
+#[test]
+fn a_rerun_that_only_a_stalled_machine_excuses_is_counted() {
+    let mut history = taken_over();
+    history.troubles.clear();
+    history.stalls = vec![Stall {
+        from: at(1.2),
+        to: at(3.4),
+    }];
+
+    let verdict = check(&history);
+
+    assert_eq!(verdict.violations, []);
+    assert_eq!(verdict.stalled, 1);
+}
+
+#[test]
+fn two_answers_are_found() {
+    let mut history = taken_over();
+    let late = attempt(1, 0, 2.1, 4.0, Answer::Done(1));
+    history.attempts.push(late);
+
+    assert_eq!(rules(&history), [ONE_ANSWER]);
+}
+
+#[test]
+fn an_execution_after_the_answer_is_found_unless_its_gateway_had_been_stopped() {
+    let mut history = taken_over();
+    history.executions.push(execution(3, 0, 6.0));
+
+    let found = rules(&history);
+    history
+        .troubles
+        .push(trouble(Kind::Pause, Whom::Gateway(0), 3.0, 5.9));
+    let excused = rules(&history);
+
+    assert_eq!(found, [NOT_AFTER_ITS_ANSWER]);
+    assert_eq!(excused, [""; 0]);
+}
+
+#[test]
+fn an_answer_that_nobody_made_is_found() {
+    let made_up = vec![attempt(1, 0, 1.0, 1.5, Answer::Done(7))];
+    let garbled = vec![attempt(1, 0, 1.0, 1.5, Answer::Garbled)];
+    let run = || vec![execution(1, 0, 1.1)];
+
+    assert_eq!(
+        rules(&history(OnLapse::Hold, made_up, run())),
+        [REAL_ANSWER]
+    );
+    assert_eq!(
+        rules(&history(OnLapse::Hold, garbled, run())),
+        [REAL_ANSWER]
+    );
+}
+
+#[test]
+fn an_answer_that_is_forgotten_later_is_found() {
+    let attempts = vec![
+        attempt(1, 0, 1.0, 1.5, Answer::Done(1)),
+        attempt(1, 1, 2.0, 2.1, Answer::Unknown),
+    ];
+    let mut history = history(OnLapse::Hold, attempts, vec![execution(1, 0, 1.1)]);
+    history.troubles = vec![trouble(Kind::Failover, Whom::Store, 1.6, 1.9)];
+
+    assert_eq!(rules(&history), [KEPT]);
+}
+
+#[test]
+fn an_unknown_outcome_is_right_with_hold_after_trouble_only() {
+    let attempts = vec![attempt(1, 0, 1.0, 1.5, Answer::Unknown)];
+    let mut history = history(OnLapse::Hold, attempts, vec![execution(1, 0, 1.1)]);
+
+    let alone = rules(&history);
+    history.troubles = vec![trouble(Kind::Kill, Whom::Gateway(1), 1.2, 1.4)];
+    let troubled = rules(&history);
+    history.on_lapse = OnLapse::Rerun;
+    let rerun = rules(&history);
+
+    assert_eq!(alone, [UNKNOWN]);
+    assert_eq!(troubled, [""; 0]);
+    assert_eq!(rerun, [ANSWERED]);
+}
+
+#[test]
+fn an_operation_without_an_answer_is_found() {
+    let attempts = vec![attempt(1, 0, 1.0, 1.5, Answer::Refused(503))];
+
+    assert_eq!(rules(&history(OnLapse::Hold, attempts, vec![])), [ANSWERED]);
+}
+
+#[test]
+fn availability_that_does_not_return_and_gateways_that_end_are_found() {
+    let mut history = history(OnLapse::Hold, vec![], vec![]);
+    history.troubles = vec![trouble(Kind::DiskFull, Whom::Gateway(0), 1.0, 2.0)];
+    history.troubles[0].back_after = None;
+    history.troubles[0].missed = Some("nothing was refused");
+    history.crashes = vec!["gateway 1 ended".to_owned()];
+
+    assert_eq!(rules(&history), [TO_THE_POINT, BACK, ALIVE]);
+}

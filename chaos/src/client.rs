@@ -1,0 +1,187 @@
+//! The clients: each operation has a fresh key and is sent, with retries, to either gateway until
+//! there is a final answer; some are sent twice at a time, some are asked for again.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, StatusCode};
+use http_body_util::{BodyExt as _, Full};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use onlyonce_testkit::sim::dice::Dice;
+use tokio::time::{sleep, timeout};
+
+use crate::history::{Answer, Attempt, OnLapse};
+use crate::upstream;
+use crate::watch::Watch;
+
+/// What all gateways are called by: the host that was asked is part of a record's address.
+const HOST: &str = "shop.example";
+const CONNECT_MAX: Duration = Duration::from_secs(2);
+/// How long a client waits for an answer before it asks again, in milliseconds.
+const PATIENCE_MS: std::ops::RangeInclusive<u64> = 1500..=8000;
+const PAUSE_MS: std::ops::RangeInclusive<u64> = 30..=300;
+const THINK_MS: std::ops::RangeInclusive<u64> = 0..=20;
+/// Keys from here on have no work to do: they ask whether a gateway is there.
+const PROBES: u64 = 1 << 40;
+
+/// What all clients of a round share.
+pub(crate) struct Clients {
+    http: Client<HttpConnector, Full<Bytes>>,
+    /// Where each gateway is reached.
+    gateways: Vec<SocketAddr>,
+    on_lapse: OnLapse,
+    /// What keys begin with, and the seed of the work to do for each.
+    name: String,
+    seed: u64,
+    watch: Watch,
+    attempts: Mutex<Vec<Attempt>>,
+    operations: AtomicU64,
+    probes: AtomicU64,
+}
+
+impl Clients {
+    pub(crate) fn new(
+        gateways: Vec<SocketAddr>,
+        on_lapse: OnLapse,
+        name: String,
+        seed: u64,
+        watch: Watch,
+    ) -> Arc<Self> {
+        let mut connector = HttpConnector::new();
+        connector.set_nodelay(true);
+        connector.set_connect_timeout(Some(CONNECT_MAX));
+        Arc::new(Self {
+            http: Client::builder(TokioExecutor::new()).build(connector),
+            gateways,
+            on_lapse,
+            name,
+            seed,
+            watch,
+            attempts: Mutex::default(),
+            operations: AtomicU64::new(0),
+            probes: AtomicU64::new(PROBES),
+        })
+    }
+
+    /// How many operations have begun.
+    pub(crate) fn operations(&self) -> u64 {
+        self.operations.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn attempts(&self) -> Vec<Attempt> {
+        let mut attempts = self.attempts.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *attempts)
+    }
+
+    /// Every key there is.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = u64> + use<> {
+        let probes = PROBES..self.probes.load(Ordering::SeqCst);
+        (0..self.operations()).chain(probes)
+    }
+
+    /// One operation after the other, until `goes_on` says no.
+    pub(crate) async fn work(&self, mut dice: Dice, goes_on: impl Fn() -> bool) {
+        while goes_on() {
+            let key = self.operations.fetch_add(1, Ordering::SeqCst);
+            let (mut other, mut third) = (dice.fork(), dice.fork());
+            match dice.below(10) {
+                0..=6 => drop(self.ask(key, &mut dice).await),
+                7..=8 => drop(tokio::join!(
+                    self.ask(key, &mut dice),
+                    self.ask(key, &mut other)
+                )),
+                _ => drop(tokio::join!(
+                    self.ask(key, &mut dice),
+                    self.ask(key, &mut other),
+                    self.ask(key, &mut third)
+                )),
+            }
+            if dice.chance(200) {
+                let earlier = dice.below(key + 1);
+                self.ask(earlier, &mut dice).await;
+            }
+            sleep(Duration::from_millis(dice.between(THINK_MS))).await;
+        }
+    }
+
+    /// Asks until the answer is final. Without an end: whoever cannot wait stops it.
+    pub(crate) async fn ask(&self, key: u64, dice: &mut Dice) -> Answer {
+        loop {
+            let gateway = dice.index(self.gateways.len());
+            let patience = Duration::from_millis(dice.between(PATIENCE_MS));
+            let answer = self.send(gateway, key, patience).await;
+            match answer {
+                Answer::Done(_) | Answer::Garbled => return answer,
+                // It may be run again: whoever asks again gets its answer.
+                Answer::Unknown if self.on_lapse == OnLapse::Hold => return answer,
+                Answer::Unknown | Answer::Refused(_) | Answer::Nothing => {}
+            }
+            sleep(Duration::from_millis(dice.between(PAUSE_MS))).await;
+        }
+    }
+
+    /// Asks one gateway for a new key with nothing to do.
+    pub(crate) async fn probe(&self, gateway: usize, patience: Duration) -> Answer {
+        let key = self.probes.fetch_add(1, Ordering::SeqCst);
+        self.send(gateway, key, patience).await
+    }
+
+    async fn send(&self, gateway: usize, key: u64, patience: Duration) -> Answer {
+        let sent = self.watch.now();
+        let answer = timeout(patience, self.request(gateway, key)).await;
+        let attempt = Attempt {
+            key,
+            gateway,
+            sent,
+            heard: self.watch.now(),
+            answer: answer.ok().flatten().unwrap_or(Answer::Nothing),
+        };
+        let mut attempts = self.attempts.lock().unwrap_or_else(PoisonError::into_inner);
+        attempts.push(attempt);
+        attempt.answer
+    }
+
+    /// Nothing if there was no whole answer.
+    async fn request(&self, gateway: usize, key: u64) -> Option<Answer> {
+        let request = Request::post(format!("http://{}/orders", self.gateways[gateway]))
+            .header("host", HOST)
+            .header("idempotency-key", format!("{}-{key}", self.name))
+            .header("content-type", "text/plain")
+            .body(Full::from(self.work_of(key).to_string()))
+            .ok()?;
+        let response = self.http.request(request).await.ok()?;
+        let status = response.status();
+        let body = response.into_body().collect().await.ok()?.to_bytes();
+        Some(match status {
+            StatusCode::CREATED => {
+                upstream::made_by(key, &body).map_or(Answer::Garbled, Answer::Done)
+            }
+            status if status.is_success() => Answer::Garbled,
+            StatusCode::CONFLICT if says_unknown(&body) => Answer::Unknown,
+            status => Answer::Refused(status.as_u16()),
+        })
+    }
+
+    /// How long an execution takes, in milliseconds: the same whoever asks. Some take longer than a
+    /// lease, so that faults meet them.
+    fn work_of(&self, key: u64) -> u64 {
+        if key >= PROBES {
+            return 0;
+        }
+        let mut dice = Dice::new(self.seed ^ key);
+        match dice.below(20) {
+            0 => dice.between(1000..=5000),
+            1..=3 => dice.between(50..=400),
+            _ => dice.between(0..=10),
+        }
+    }
+}
+
+fn says_unknown(body: &[u8]) -> bool {
+    String::from_utf8_lossy(body).contains("outcome-unknown")
+}

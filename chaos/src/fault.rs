@@ -1,0 +1,93 @@
+//! The kinds of faults, and which of them fit which store.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+
+use clap::ValueEnum;
+use serde::Serialize;
+
+use crate::store::Kind as Store;
+
+/// What can happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Kind {
+    /// A gateway is killed (SIGKILL), and started again
+    Kill,
+    /// A gateway is stopped (SIGSTOP) for longer than its lease
+    Pause,
+    /// A blackhole route cuts a gateway off its store
+    Partition,
+    /// A gateway's connections to its store are closed, and refused for a while
+    StoreCut,
+    /// Nothing passes between a gateway and its store
+    StoreStall,
+    /// Replies of the store are late
+    StoreSlow,
+    /// Replies of the store are lost
+    StoreLoss,
+    /// Clients' connections are closed, and refused for a while
+    ClientCut,
+    /// Answers to clients are late
+    ClientSlow,
+    /// Answers to clients are lost
+    ClientLoss,
+    /// The store's server is killed, and started again
+    StoreKill,
+    /// The store's server is restarted in order
+    StoreRestart,
+    /// The store's server hangs (SIGSTOP)
+    StoreHang,
+    /// Redis's master dies or hangs, and its replica takes over
+    Failover,
+    /// The store's disk is full
+    DiskFull,
+    /// A gateway's clock is set wrong by up to an hour while it runs
+    Clock,
+}
+
+impl Kind {
+    /// Whether it can happen to this store. A clock shift only where a server has its own clock:
+    /// the file and SQLite stores go by the machine's, and documents say so.
+    pub(crate) fn fits(self, store: Store) -> bool {
+        let is_server = matches!(store, Store::Redis | Store::Postgres | Store::Mariadb);
+        match self {
+            Self::Kill | Self::Pause | Self::ClientCut | Self::ClientSlow | Self::ClientLoss => {
+                true
+            }
+            Self::Partition
+            | Self::StoreCut
+            | Self::StoreStall
+            | Self::StoreSlow
+            | Self::StoreLoss
+            | Self::StoreKill
+            | Self::StoreRestart
+            | Self::StoreHang => is_server,
+            Self::Failover => store == Store::Sentinel,
+            Self::DiskFull => matches!(store, Store::File | Store::Sqlite),
+            Self::Clock => is_server || store == Store::Sentinel,
+        }
+    }
+
+    /// How long it lasts, in milliseconds, with leases of this length.
+    pub(crate) fn lasts(self, lease_ms: u64) -> RangeInclusive<u64> {
+        match self {
+            Self::Pause => lease_ms * 5 / 4..=lease_ms * 5 / 2,
+            Self::Kill | Self::Partition | Self::StoreCut | Self::StoreStall | Self::StoreHang => {
+                100..=lease_ms * 2
+            }
+            Self::StoreSlow | Self::StoreLoss => 500..=lease_ms * 2,
+            Self::ClientCut | Self::ClientSlow | Self::ClientLoss => 200..=lease_ms,
+            Self::StoreKill | Self::StoreRestart | Self::Failover => 0..=1000,
+            Self::DiskFull => 1500..=3000,
+            Self::Clock => 2000..=4000,
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let value = self.to_possible_value();
+        f.write_str(value.as_ref().map_or("fault", |value| value.get_name()))
+    }
+}

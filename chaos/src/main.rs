@@ -1,0 +1,117 @@
+//! Real gateways in front of a real upstream, on every kind of store, under random faults; what
+//! clients heard and what ran is written down and judged. Run by `cargo xtask chaos`.
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "talking to the person at the terminal is what this program is for"
+)]
+
+mod check;
+mod client;
+mod disk;
+mod failure;
+mod fault;
+mod gateway;
+mod history;
+mod inject;
+mod net;
+mod options;
+mod report;
+mod round;
+mod stage;
+mod store;
+mod system;
+mod unfenced;
+mod upstream;
+mod watch;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use futures_util::StreamExt as _;
+use futures_util::stream;
+use onlyonce_testkit::servers;
+
+use crate::failure::Failure;
+use crate::options::Options;
+use crate::report::Report;
+use crate::round::Plan;
+
+/// Real gateways under random faults
+#[derive(Parser)]
+#[command(name = "onlyonce-chaos", disable_help_subcommand = true)]
+struct Cli {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Inject faults, and judge what happened
+    Run(Options),
+    /// Write the Debian packages that are not installed, one a line
+    Missing,
+    /// A gateway with a planted bug
+    #[command(hide = true)]
+    Unfenced {
+        #[arg(long)]
+        config: PathBuf,
+    },
+}
+
+fn main() -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(Failure::doing("start a runtime"));
+    let done = runtime.and_then(|runtime| match Cli::parse().what {
+        What::Run(options) => runtime.block_on(run(&options)),
+        What::Missing => {
+            let missing = servers::missing_packages();
+            missing.iter().for_each(|package| println!("{package}"));
+            Ok(ExitCode::SUCCESS)
+        }
+        What::Unfenced { config } => {
+            let served = runtime.block_on(unfenced::serve(&config));
+            served.map(|()| ExitCode::SUCCESS)
+        }
+    });
+    done.unwrap_or_else(|failure| {
+        eprintln!("chaos: {failure}");
+        ExitCode::from(2)
+    })
+}
+
+/// Plays all rounds. Violations are a failure; with a planted bug it is one to find none.
+async fn run(options: &Options) -> Result<ExitCode, Failure> {
+    net::sweep();
+    disk::sweep();
+    let plans = options.plans()?;
+    let playing = stream::iter(plans).map(Plan::play).buffered(options.jobs);
+    let rows = playing.collect::<Vec<_>>().await;
+    let report = Report {
+        rows: rows.into_iter().collect::<Result<_, _>>()?,
+    };
+    println!("{report}");
+    if let Some(path) = &options.json {
+        report.write(path)?;
+    }
+    Ok(match (options.planted_bug, report.violations()) {
+        (false, 0) => ExitCode::SUCCESS,
+        (true, 0) => {
+            println!("the planted bug was NOT found");
+            ExitCode::FAILURE
+        }
+        (true, _) => {
+            println!("the planted bug was found");
+            ExitCode::SUCCESS
+        }
+        (false, _) => ExitCode::FAILURE,
+    })
+}
+
+/// Tells how far it is.
+fn say(what: &str) {
+    eprintln!("chaos: {what}");
+}

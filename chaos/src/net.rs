@@ -1,0 +1,99 @@
+//! A network of its own for one gateway: a namespace, and a pair of virtual interfaces into it. A
+//! blackhole route in there cuts it off its store, and nothing else.
+
+use std::net::Ipv4Addr;
+use std::process;
+use std::sync::{Mutex, PoisonError};
+
+use crate::failure::Failure;
+use crate::system::{run, runs};
+
+/// Namespaces are called by this, the process that made them, and a number.
+const PREFIX: &str = "onlyonce-chaos-";
+const PURPOSE: &str = "give a gateway a network of its own, for the fault `partition`";
+
+/// Networks being made: their numbers must differ.
+static MAKING: Mutex<()> = Mutex::new(());
+
+/// A network. It ends with this value.
+pub(crate) struct Net {
+    pub(crate) name: String,
+    /// Where the gateway's upstream is, seen from inside.
+    pub(crate) host: Ipv4Addr,
+    /// The gateway.
+    pub(crate) inside: Ipv4Addr,
+    /// Where its store is, seen from inside; on a route of its own.
+    pub(crate) store: Ipv4Addr,
+}
+
+impl Net {
+    pub(crate) fn make() -> Result<Self, Failure> {
+        let _making = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken = run(&["ip", "-o", "-4", "address", "show"], PURPOSE)?;
+        // Addresses that are set aside for tests of networks: nobody's in the real one.
+        let number = (1..=250)
+            .find(|number| !taken.contains(&format!(" 198.18.{number}.")))
+            .ok_or_else(|| Failure::new("all addresses for networks of gateways are taken"))?;
+        let net = Self {
+            name: format!("{PREFIX}{}-{number}", process::id()),
+            host: Ipv4Addr::new(198, 18, number, 1),
+            inside: Ipv4Addr::new(198, 18, number, 2),
+            store: Ipv4Addr::new(198, 19, number, 1),
+        };
+        let link = format!("oo{}-{number}", process::id());
+        let (host, inside) = (format!("{}/24", net.host), format!("{}/24", net.inside));
+        let store = format!("{}/32", net.store);
+        ip(&format!("netns add {}", net.name))?;
+        let name = &net.name;
+        ip(&format!(
+            "link add {link} type veth peer name eth0 netns {name}"
+        ))?;
+        ip(&format!("address add {host} dev {link}"))?;
+        ip(&format!("address add {store} dev {link}"))?;
+        ip(&format!("link set {link} up"))?;
+        ip(&format!("-n {name} address add {inside} dev eth0"))?;
+        ip(&format!("-n {name} link set eth0 up"))?;
+        ip(&format!("-n {name} link set lo up"))?;
+        net.heal()?;
+        Ok(net)
+    }
+
+    /// Lets everything vanish that goes to the store.
+    pub(crate) fn cut(&self) -> Result<(), Failure> {
+        let Self { name, store, .. } = self;
+        ip(&format!("-n {name} route replace blackhole {store}/32"))
+    }
+
+    pub(crate) fn heal(&self) -> Result<(), Failure> {
+        let Self {
+            name, store, host, ..
+        } = self;
+        ip(&format!("-n {name} route replace {store}/32 via {host}"))
+    }
+}
+
+impl Drop for Net {
+    fn drop(&mut self) {
+        // The interfaces go with it. Nobody is there to be told if it fails.
+        let _ = ip(&format!("netns delete {}", self.name));
+    }
+}
+
+/// Removes the networks of runs that were killed.
+pub(crate) fn sweep() {
+    let names = run(&["ip", "netns", "list"], PURPOSE).unwrap_or_default();
+    for line in names.lines() {
+        let name = line.split(' ').next().unwrap_or_default();
+        let owner = name
+            .strip_prefix(PREFIX)
+            .and_then(|it| it.split('-').next());
+        if owner.is_some_and(|owner| !runs(owner)) {
+            let _ = ip(&format!("netns delete {name}"));
+        }
+    }
+}
+
+fn ip(words: &str) -> Result<(), Failure> {
+    let words: Vec<_> = ["ip"].into_iter().chain(words.split(' ')).collect();
+    run(&words, PURPOSE).map(drop)
+}

@@ -1,0 +1,99 @@
+//! The stores: a server, or a folder on a disk, of a round's own.
+
+use std::sync::Arc;
+
+use clap::ValueEnum;
+use onlyonce_testkit::servers::{
+    MariaDb, MariaDbOptions, Postgres, PostgresOptions, Redis, RedisOptions, RedisSentinel, Server,
+};
+use serde::Serialize;
+
+use crate::disk::Disk;
+use crate::failure::Failure;
+
+/// The kinds of stores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Kind {
+    /// A folder; one gateway
+    File,
+    /// A SQLite file
+    Sqlite,
+    /// Redis, synced to disk before every answer
+    Redis,
+    /// Redis under Sentinel; nothing is acknowledged that only the master has
+    Sentinel,
+    /// PostgreSQL
+    Postgres,
+    /// MariaDB
+    Mariadb,
+}
+
+impl Kind {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::File => "file",
+            Self::Sqlite => "sqlite",
+            Self::Redis => "redis",
+            Self::Sentinel => "sentinel",
+            Self::Postgres => "postgres",
+            Self::Mariadb => "mariadb",
+        }
+    }
+
+    /// One process owns the folder of a file store.
+    pub(crate) const fn gateways(self) -> usize {
+        match self {
+            Self::File => 1,
+            Self::Sqlite | Self::Redis | Self::Sentinel | Self::Postgres | Self::Mariadb => 2,
+        }
+    }
+}
+
+/// Any server.
+pub(crate) type AnyServer = Arc<dyn Server + Send + Sync>;
+
+/// A store that runs.
+#[derive(Clone)]
+pub(crate) enum Store {
+    Folder(Kind, Arc<Disk>),
+    Server(AnyServer),
+    Sentinel(Arc<RedisSentinel>),
+}
+
+impl Store {
+    /// Starts a store of this kind for so many records. Blocks.
+    pub(crate) fn start(kind: Kind, records: u64, can_be_full: bool) -> Result<Self, Failure> {
+        Ok(match kind {
+            Kind::File | Kind::Sqlite => {
+                let disk = if can_be_full {
+                    Disk::mount(records)?
+                } else {
+                    Disk::folder()?
+                };
+                Self::Folder(kind, Arc::new(disk))
+            }
+            Kind::Redis => {
+                let options = RedisOptions {
+                    durable: true,
+                    ..RedisOptions::default()
+                };
+                Self::Server(Arc::new(Redis::start(options)?))
+            }
+            Kind::Sentinel => Self::Sentinel(Arc::new(RedisSentinel::start()?)),
+            Kind::Postgres => Self::Server(Arc::new(Postgres::start(PostgresOptions::default())?)),
+            Kind::Mariadb => Self::Server(Arc::new(MariaDb::start(MariaDbOptions::default())?)),
+        })
+    }
+
+    /// Where a gateway finds it.
+    pub(crate) fn url(&self) -> String {
+        match self {
+            Self::Folder(Kind::File, disk) => format!("file:{}/data", disk.path().display()),
+            Self::Folder(_, disk) => format!("sqlite:{}/records.db", disk.path().display()),
+            Self::Server(server) => server.url(),
+            // What only the master has would be lost with it.
+            Self::Sentinel(group) => format!("{}?wait_replicas=1", group.url()),
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! A run of a minute and a half, against the programs that the tests built.
+
+use std::path::Path;
+use std::process::Command;
+
+/// What the program wrote, and its exit code.
+fn chaos(args: &str) -> (String, Option<i32>) {
+    let program = Path::new(env!("CARGO_BIN_EXE_onlyonce-chaos"));
+    let output = Command::new(program)
+        .arg("run")
+        .args(args.split(' '))
+        .output();
+    let output = output.unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    (text, output.status.code())
+}
+
+#[test]
+fn gateways_on_redis_postgres_and_files_break_no_rule_under_faults() {
+    let (said, code) = chaos(
+        "--stores redis,file,postgres --faults 18 --operations 3000 --jobs 6 --clients 6 \
+         --only kill,pause,client-loss,clock,disk-full,store-restart",
+    );
+
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains(" 0 violations"), "{said}");
+}
+
+#[test]
+fn a_store_that_does_not_fence_is_found_out() {
+    let (said, code) = chaos(
+        "--planted-bug --stores redis --on-lapse rerun --faults 8 --operations 300 --only pause",
+    );
+
+    assert_eq!(code, Some(0), "{said}");
+    assert!(
+        said.contains("every client sees one and the same final answer"),
+        "{said}"
+    );
+    assert!(said.contains("the planted bug was found"), "{said}");
+}
