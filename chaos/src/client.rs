@@ -28,6 +28,8 @@ const PAUSE_MS: std::ops::RangeInclusive<u64> = 30..=300;
 const THINK_MS: std::ops::RangeInclusive<u64> = 0..=20;
 /// Keys from here on have no work to do: they ask whether a gateway is there.
 const PROBES: u64 = 1 << 40;
+/// Keys from here on have large answers, and no work to do either: they fill a disk.
+pub(crate) const BULKY: u64 = 1 << 41;
 
 /// What all clients of a round share.
 pub(crate) struct Clients {
@@ -42,6 +44,7 @@ pub(crate) struct Clients {
     attempts: Mutex<Vec<Attempt>>,
     operations: AtomicU64,
     probes: AtomicU64,
+    bulky: AtomicU64,
 }
 
 impl Clients {
@@ -65,6 +68,7 @@ impl Clients {
             attempts: Mutex::default(),
             operations: AtomicU64::new(0),
             probes: AtomicU64::new(PROBES),
+            bulky: AtomicU64::new(BULKY),
         })
     }
 
@@ -81,7 +85,8 @@ impl Clients {
     /// Every key there is.
     pub(crate) fn keys(&self) -> impl Iterator<Item = u64> + use<> {
         let probes = PROBES..self.probes.load(Ordering::SeqCst);
-        (0..self.operations()).chain(probes)
+        let bulky = BULKY..self.bulky.load(Ordering::SeqCst);
+        (0..self.operations()).chain(probes).chain(bulky)
     }
 
     /// One operation after the other, until `goes_on` says no.
@@ -128,6 +133,12 @@ impl Clients {
     /// Asks one gateway for a new key with nothing to do.
     pub(crate) async fn probe(&self, gateway: usize, patience: Duration) -> Answer {
         let key = self.probes.fetch_add(1, Ordering::SeqCst);
+        self.send(gateway, key, patience).await
+    }
+
+    /// The same for a new key with a large answer.
+    pub(crate) async fn probe_with_bulk(&self, gateway: usize, patience: Duration) -> Answer {
+        let key = self.bulky.fetch_add(1, Ordering::SeqCst);
         self.send(gateway, key, patience).await
     }
 

@@ -13,9 +13,6 @@ use crate::system::{run, runs};
 const PREFIX: &str = "onlyonce-chaos-disk-";
 const PURPOSE: &str = "mount a small disk in memory, for the fault `disk-full`";
 const CHUNK: [u8; 64 * 1024] = [0; 64 * 1024];
-const BYTES_MIN: u64 = 32 << 20;
-/// What a record may take, generously, in all the forms a store keeps it.
-const BYTES_A_RECORD: u64 = 4096;
 
 /// A disk. It ends with this value.
 pub(crate) struct Disk {
@@ -24,10 +21,8 @@ pub(crate) struct Disk {
 }
 
 impl Disk {
-    /// Room for so many records.
-    pub(crate) fn mount(records: u64) -> Result<Self, Failure> {
+    pub(crate) fn mount(bytes: u64) -> Result<Self, Failure> {
         let mut disk = Self::folder()?;
-        let bytes = BYTES_MIN + records * BYTES_A_RECORD;
         let path = disk.path().display().to_string();
         let size = format!("size={bytes},mode=700");
         let words = ["mount", "-t", "tmpfs", "-o", &size, "onlyonce-chaos", &path];

@@ -20,8 +20,7 @@ const CLOCK_SECONDS_MAX: u64 = 3600;
 const DELAY_MS: std::ops::RangeInclusive<u64> = 20..=400;
 const REPLIES_MAX: u64 = 40;
 /// How long a full disk may take to be noticed.
-const FULL_MAX: Duration = Duration::from_secs(20);
-const PROBE_MAX: Duration = Duration::from_secs(3);
+const FULL_MAX: Duration = Duration::from_secs(60);
 
 /// Where faults happen.
 pub(crate) struct Scene<'a> {
@@ -155,14 +154,21 @@ impl Scene<'_> {
         }
     }
 
-    /// Fills the disk. A file store has to refuse new keys then; SQLite may find room in its log.
+    /// Fills the disk. A file store has to refuse new keys once the room it reserved is used up;
+    /// SQLite may find room in its log.
     async fn fill(&mut self, lasts: Duration) -> Result<Option<&'static str>, Failure> {
         let Store::Folder(kind, disk) = self.store else {
             return Err(unfit(Kind::DiskFull));
         };
         disk.fill()?;
+        let probe = || self.clients.probe_with_bulk(0, FULL_MAX);
         let refused = async {
-            while !matches!(self.clients.probe(0, PROBE_MAX).await, Answer::Refused(503)) {}
+            loop {
+                let heard = tokio::join!(probe(), probe(), probe(), probe());
+                if <[Answer; 4]>::from(heard).contains(&Answer::Refused(503)) {
+                    return;
+                }
+            }
         };
         let seen = tokio::time::timeout(FULL_MAX, async {
             if *kind == crate::store::Kind::File {

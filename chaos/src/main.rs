@@ -89,15 +89,24 @@ async fn run(options: &Options) -> Result<ExitCode, Failure> {
     disk::sweep();
     let plans = options.plans()?;
     let playing = stream::iter(plans).map(Plan::play).buffered(options.jobs);
-    let rows = playing.collect::<Vec<_>>().await;
-    let report = Report {
-        rows: rows.into_iter().collect::<Result<_, _>>()?,
-    };
+    let played = playing.collect::<Vec<_>>().await;
+    let (mut rows, mut failures) = (Vec::new(), Vec::new());
+    for round in played {
+        match round {
+            Ok(row) => rows.push(row),
+            Err(failure) => failures.push(failure),
+        }
+    }
+    let report = Report { rows };
     println!("{report}");
+    for failure in &failures {
+        eprintln!("chaos: {failure}");
+    }
     if let Some(path) = &options.json {
         report.write(path)?;
     }
     Ok(match (options.planted_bug, report.violations()) {
+        (_, 0) if !failures.is_empty() => ExitCode::from(2),
         (false, 0) => ExitCode::SUCCESS,
         (true, 0) => {
             println!("the planted bug was NOT found");

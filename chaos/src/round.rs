@@ -36,6 +36,11 @@ const QUIET_MS: std::ops::RangeInclusive<u64> = 300..=2000;
 /// By when an operation must have its final answer once all faults are over.
 const ANSWER_MAX: Duration = Duration::from_secs(120);
 const ASKED_AT_A_TIME: usize = 16;
+const DISK_BYTES_MIN: u64 = 64 << 20;
+/// What a record may take, generously, in all the forms a store keeps it.
+const DISK_BYTES_A_RECORD: u64 = 8 << 10;
+/// What is stored until a full disk is noticed.
+const DISK_BYTES_A_FAULT: u64 = 32 << 20;
 
 /// What a round is to do.
 #[derive(Clone)]
@@ -67,10 +72,8 @@ impl Plan {
 
     async fn run(&self) -> Result<Row, Failure> {
         let folder = tempfile::tempdir().map_err(Failure::doing("make a temporary folder"))?;
-        let (kind, records) = (self.store, self.operations);
-        let can_be_full = self.kinds.contains(&Fault::DiskFull);
-        let starting =
-            tokio::task::spawn_blocking(move || Store::start(kind, records, can_be_full));
+        let (kind, disk_bytes) = (self.store, self.disk_bytes());
+        let starting = tokio::task::spawn_blocking(move || Store::start(kind, disk_bytes));
         let store = starting.await.map_err(Failure::doing("start a store"))??;
         let ledger = Ledger::new(self.watch.clone());
         let stage = Stage {
@@ -105,6 +108,14 @@ impl Plan {
             crashes,
         };
         Ok(self.judged(&history, lasted))
+    }
+
+    /// A small disk, if it is to be full at times.
+    fn disk_bytes(&self) -> Option<u64> {
+        let records = self.operations * DISK_BYTES_A_RECORD;
+        let fillings = self.faults / self.kinds.len() as u64 + 1;
+        let can_be_full = self.kinds.contains(&Fault::DiskFull);
+        can_be_full.then_some(DISK_BYTES_MIN + records + fillings * DISK_BYTES_A_FAULT)
     }
 
     /// Clients at work, and faults, until there were enough of both; and the clients' end.

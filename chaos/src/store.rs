@@ -62,15 +62,11 @@ pub(crate) enum Store {
 }
 
 impl Store {
-    /// Starts a store of this kind for so many records. Blocks.
-    pub(crate) fn start(kind: Kind, records: u64, can_be_full: bool) -> Result<Self, Failure> {
+    /// Starts a store of this kind, on a small disk of so many bytes if it has one. Blocks.
+    pub(crate) fn start(kind: Kind, disk_bytes: Option<u64>) -> Result<Self, Failure> {
         Ok(match kind {
             Kind::File | Kind::Sqlite => {
-                let disk = if can_be_full {
-                    Disk::mount(records)?
-                } else {
-                    Disk::folder()?
-                };
+                let disk = disk_bytes.map_or_else(Disk::folder, Disk::mount)?;
                 Self::Folder(kind, Arc::new(disk))
             }
             Kind::Redis => {

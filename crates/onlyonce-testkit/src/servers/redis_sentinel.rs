@@ -102,8 +102,12 @@ impl RedisSentinel {
         until("another master was elected", || {
             let text = |error: ServerError| error.to_string();
             let master = self.master().map_err(text)?;
+            // Not to be asked: one that hangs would take all our patience.
+            if master.port() == lost.port() {
+                return Err(format!("still {}", master.url()));
+            }
             let role = master.info("role").map_err(text)?;
-            if master.port() == lost.port() || role != "master" {
+            if role != "master" {
                 return Err(format!("{} with the role {role}", master.url()));
             }
             Ok(master)
