@@ -20,7 +20,7 @@ const CLOCK_SECONDS_MAX: u64 = 3600;
 const DELAY_MS: std::ops::RangeInclusive<u64> = 20..=400;
 const REPLIES_MAX: u64 = 40;
 /// How long a full disk may take to be noticed.
-const FULL_MAX: Duration = Duration::from_secs(60);
+const FULL_MAX: Duration = Duration::from_secs(120);
 
 /// Where faults happen.
 pub(crate) struct Scene<'a> {

@@ -21,7 +21,7 @@ use crate::watch::Watch;
 
 /// Answers differ in length by at most this.
 const PADDING_MAX: u64 = 600;
-const BULK_BYTES: u64 = 900_000;
+const BULK_BYTES: u64 = 200_000;
 
 /// What was executed so far.
 #[derive(Clone)]
