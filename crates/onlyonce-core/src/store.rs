@@ -185,6 +185,8 @@ pub struct StoreError {
     /// The cause.
     #[source]
     pub source: Option<Box<dyn std::error::Error + Send + Sync>>,
+    /// The store was never asked: there is nothing to take back.
+    is_unsent: bool,
 }
 
 /// What kind of trouble a store has.
@@ -216,7 +218,20 @@ impl StoreError {
             store,
             kind,
             source: None,
+            is_unsent: false,
         }
+    }
+
+    /// The same of a store that was never asked, as by an open circuit breaker.
+    #[must_use]
+    pub fn unsent(mut self) -> Self {
+        self.is_unsent = true;
+        self
+    }
+
+    /// Whether the store was never asked, so that it cannot have acted.
+    pub fn is_unsent(&self) -> bool {
+        self.is_unsent
     }
 
     /// The same with its cause.

@@ -153,7 +153,7 @@ impl Guarded {
         let pass = match rule {
             Rule::Gated => {
                 let admitted = self.breaker.admit(&*self.clock);
-                Some(admitted.map_err(|open| unavailable().caused_by(open))?)
+                Some(admitted.map_err(|open| unavailable().caused_by(open).unsent())?)
             }
             Rule::Ungated => Some(self.breaker.pass(&*self.clock)),
             Rule::Read | Rule::Change | Rule::Scan | Rule::Sweep => None,

@@ -304,7 +304,7 @@ impl<'a> ClaimAttempt<'a> {
     async fn send(&mut self, mut sent: Duration) -> (Result<Claimed, StoreError>, Duration) {
         let mut tries = 0;
         loop {
-            self.doubtful = true;
+            let was_doubtful = std::mem::replace(&mut self.doubtful, true);
             let claimed = self.engine.inner.store.claim(&self.claim).await;
             let mut heard = self.engine.now();
             let error = match claimed {
@@ -326,6 +326,9 @@ impl<'a> ClaimAttempt<'a> {
                 Ok(other) => return (Ok(other), heard),
                 Err(error) => {
                     self.engine.store_failed(self.call, Verb::Claim, &error);
+                    if error.is_unsent() {
+                        self.doubtful = was_doubtful;
+                    }
                     error
                 }
             };

@@ -94,6 +94,33 @@ async fn a_claim_given_up_is_released_so_that_it_does_not_wedge_the_key() {
     assert_eq!(ran(&second_try), "run 1");
 }
 
+/// Otherwise every claim that an open breaker refuses would become a release, and a store that comes
+/// back would drown in them.
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_was_never_sent_is_not_released() {
+    let (store, node) = bed().await;
+    store.claims.fail_next([Fault::Unsent; 3]);
+
+    let answer = node.once("key", &policy(), &Work::new()).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+
+    assert_eq!(refused(&answer), Reason::StoreDown);
+    assert_eq!(store.releases.count(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_whose_reply_was_lost_is_released_though_its_repetition_was_never_sent() {
+    let (store, node) = bed().await;
+    store
+        .claims
+        .fail_next([Fault::LostAfter, Fault::Unsent, Fault::Unsent]);
+
+    let answer = node.once("key", &policy(), &Work::new()).await;
+    eventually(|| store.releases.count() == 1).await;
+
+    assert_eq!(refused(&answer), Reason::StoreDown);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_release_that_fails_is_tried_again() {
     let (store, node) = bed().await;

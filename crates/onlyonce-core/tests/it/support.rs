@@ -21,6 +21,8 @@ use tokio::sync::Semaphore;
 pub(crate) enum Fault {
     /// Fail without acting.
     LostBefore,
+    /// Fail without asking the store, and say so.
+    Unsent,
     /// Act, then fail.
     LostAfter,
     /// Act, but answer only after this long.
@@ -72,6 +74,7 @@ impl Verb {
         match fault {
             None => act.await,
             Some(Fault::LostBefore) => Err(unavailable()),
+            Some(Fault::Unsent) => Err(unavailable().unsent()),
             Some(Fault::Corrupt) => Err(StoreError::new("probe", StoreErrorKind::Corrupt)),
             Some(Fault::LostAfter) => {
                 act.await?;

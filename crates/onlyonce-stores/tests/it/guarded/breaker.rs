@@ -25,6 +25,7 @@ pub(super) async fn refusal(rough: &Rough, store: &Guarded) -> BreakerOpen {
     let error = store.claim(&claim()).await.unwrap_err();
     assert_eq!(error.kind, StoreErrorKind::Unavailable);
     assert_eq!(rough.asked(), []);
+    assert!(error.is_unsent(), "there is nothing to take back");
     let source = error.source.expect("the breaker says why");
     *source.downcast::<BreakerOpen>().unwrap()
 }
