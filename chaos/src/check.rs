@@ -37,7 +37,6 @@ pub(crate) struct Violation {
 #[derive(Debug, Default)]
 pub(crate) struct Verdict {
     pub(crate) violations: Vec<Violation>,
-    pub(crate) operations: usize,
     /// Executions after the first of a key, all of them excused unless there are violations.
     pub(crate) reruns: usize,
     /// Keys whose last answer is that the outcome is unknown.
@@ -93,7 +92,6 @@ struct Judge<'a> {
 
 impl Judge<'_> {
     fn case(&mut self, case: &Case) {
-        self.verdict.operations += 1;
         self.executions(case);
         self.answers(case);
         self.end(case);

@@ -12,7 +12,7 @@ use crate::system::{run, runs};
 
 const PREFIX: &str = "onlyonce-chaos-disk-";
 const PURPOSE: &str = "mount a small disk in memory, for the fault `disk-full`";
-const CHUNK: [u8; 64 * 1024] = [0; 64 * 1024];
+static CHUNK: [u8; 64 * 1024] = [0; 64 * 1024];
 
 /// A disk. It ends with this value.
 pub(crate) struct Disk {

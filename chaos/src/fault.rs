@@ -6,6 +6,7 @@ use std::ops::RangeInclusive;
 use clap::ValueEnum;
 use serde::Serialize;
 
+use crate::history::Whom;
 use crate::store::Kind as Store;
 
 /// What can happen.
@@ -66,6 +67,28 @@ impl Kind {
             Self::Failover => store == Store::Sentinel,
             Self::DiskFull => matches!(store, Store::File | Store::Sqlite),
             Self::Clock => is_server || store == Store::Sentinel,
+        }
+    }
+
+    /// Who is troubled, if this gateway was chosen.
+    pub(crate) fn whom(self, gateway: usize) -> Whom {
+        match self {
+            Self::StoreKill
+            | Self::StoreRestart
+            | Self::StoreHang
+            | Self::Failover
+            | Self::DiskFull => Whom::Store,
+            Self::Kill
+            | Self::Pause
+            | Self::Partition
+            | Self::StoreCut
+            | Self::StoreStall
+            | Self::StoreSlow
+            | Self::StoreLoss
+            | Self::ClientCut
+            | Self::ClientSlow
+            | Self::ClientLoss
+            | Self::Clock => Whom::Gateway(gateway),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use onlyonce_testkit::proxy::Proxy;
 use onlyonce_testkit::servers::{Redis, RedisSentinel, Server, ServerError};
 use onlyonce_testkit::sim::dice::Dice;
 use tokio::time::sleep;
@@ -9,7 +10,8 @@ use tokio::time::sleep;
 use crate::client::Clients;
 use crate::failure::Failure;
 use crate::fault::Kind;
-use crate::history::{Answer, Trouble, Whom};
+use crate::gateway::Gateway;
+use crate::history::{Answer, Trouble};
 use crate::stage::Place;
 use crate::store::{AnyServer, Store};
 use crate::watch::Watch;
@@ -35,40 +37,42 @@ impl Scene<'_> {
     /// Lets it happen, and returns when it is over.
     pub(crate) async fn inject(&mut self, kind: Kind, dice: &mut Dice) -> Result<Trouble, Failure> {
         let from = self.watch.now();
-        let index = match kind {
-            // Only this one has a network of its own.
-            Kind::Partition => 1,
-            _ => dice.index(self.places.len()),
+        // Only the second has a network of its own.
+        let index = if kind == Kind::Partition {
+            1
+        } else {
+            dice.index(self.places.len())
         };
         let lasts = Duration::from_millis(dice.between(kind.lasts(self.lease_ms)));
+        let place = &mut self.places[index];
+        let back = place.back.as_ref().ok_or_else(|| unfit(kind));
         let mut missed = None;
-        let whom = match kind {
-            Kind::StoreKill | Kind::StoreRestart | Kind::StoreHang | Kind::Failover => {
-                self.store_fault(kind, lasts, dice).await?;
-                Whom::Store
+        match kind {
+            Kind::Kill => kill(&mut place.gateway, lasts).await?,
+            Kind::Pause => pause(&place.gateway, lasts).await?,
+            Kind::Clock => shift(&place.gateway, lasts, dice).await?,
+            Kind::Partition => {
+                let net = place.net.as_ref().ok_or_else(|| unfit(kind))?;
+                net.cut()?;
+                sleep(lasts).await;
+                net.heal()?;
             }
-            Kind::DiskFull => {
-                missed = self.fill(lasts).await?;
-                Whom::Store
-            }
-            Kind::Kill | Kind::Pause | Kind::Clock | Kind::Partition => {
-                self.gateway_fault(kind, index, lasts, dice).await?;
-                Whom::Gateway(index)
-            }
-            Kind::StoreCut
-            | Kind::StoreStall
-            | Kind::StoreSlow
-            | Kind::StoreLoss
-            | Kind::ClientCut
-            | Kind::ClientSlow
-            | Kind::ClientLoss => {
-                self.network_fault(kind, index, lasts, dice).await?;
-                Whom::Gateway(index)
-            }
-        };
+            Kind::StoreCut => cut(back?, lasts).await?,
+            Kind::StoreStall => stall(back?, lasts).await?,
+            Kind::StoreSlow => slow(back?, lasts, dice).await,
+            Kind::StoreLoss => lose(back?, lasts, dice).await,
+            Kind::ClientCut => cut(&place.front, lasts).await?,
+            Kind::ClientSlow => slow(&place.front, lasts, dice).await,
+            Kind::ClientLoss => lose(&place.front, lasts, dice).await,
+            Kind::StoreKill => self.with_server(kind, lasts, |it| it.kill()).await?,
+            Kind::StoreRestart => self.with_server(kind, lasts, |it| it.terminate()).await?,
+            Kind::StoreHang => self.with_server(kind, lasts, |it| it.pause()).await?,
+            Kind::Failover => self.fail_over(dice.chance(500)).await?,
+            Kind::DiskFull => missed = self.fill(lasts).await?,
+        }
         Ok(Trouble {
             kind,
-            whom,
+            whom: kind.whom(index),
             from,
             to: self.watch.now(),
             back_after: None,
@@ -76,82 +80,32 @@ impl Scene<'_> {
         })
     }
 
-    async fn gateway_fault(
-        &mut self,
-        kind: Kind,
-        index: usize,
-        lasts: Duration,
-        dice: &mut Dice,
-    ) -> Result<(), Failure> {
-        let Place { gateway, net, .. } = &mut self.places[index];
-        match kind {
-            Kind::Pause => {
-                gateway.stop()?;
-                sleep(lasts).await;
-                gateway.go_on()
-            }
-            Kind::Clock => {
-                let seconds = dice.between(1..=CLOCK_SECONDS_MAX).cast_signed();
-                gateway.set_clock(if dice.chance(500) { seconds } else { -seconds })?;
-                sleep(lasts).await;
-                gateway.set_clock(0)
-            }
-            Kind::Partition => {
-                let net = net.as_ref().ok_or_else(|| unfit(kind))?;
-                net.cut()?;
-                sleep(lasts).await;
-                net.heal()
-            }
-            _ => {
-                gateway.kill().await?;
-                sleep(lasts).await;
-                gateway.start_again().await
-            }
-        }
-    }
-
-    async fn network_fault(
+    /// Breaks the store's server, and lets it go on or start again.
+    async fn with_server(
         &self,
         kind: Kind,
-        index: usize,
         lasts: Duration,
-        dice: &mut Dice,
+        break_it: fn(&AnyServer) -> Result<(), ServerError>,
     ) -> Result<(), Failure> {
-        let cannot = || Failure::doing("break the network");
-        let place = &self.places[index];
-        let back = || place.back.as_ref().ok_or_else(|| unfit(kind));
-        let proxy = match kind {
-            Kind::ClientCut | Kind::ClientSlow | Kind::ClientLoss => &place.front,
-            _ => back()?,
+        let Store::Server(server) = self.store.clone() else {
+            return Err(unfit(kind));
         };
-        match kind {
-            Kind::StoreCut | Kind::ClientCut => proxy.refuse().await.map_err(cannot())?,
-            Kind::StoreSlow | Kind::ClientSlow => {
-                proxy.delay(Duration::from_millis(dice.between(DELAY_MS)));
+        blocking(move || {
+            break_it(&server)?;
+            std::thread::sleep(lasts);
+            match server.pid() {
+                Some(_) => server.resume(),
+                None => server.start_again(),
             }
-            Kind::StoreLoss | Kind::ClientLoss => {
-                proxy.drop_replies(dice.between(1..=REPLIES_MAX));
-            }
-            _ => proxy.stall().await,
-        }
-        sleep(lasts).await;
-        proxy.delay(Duration::ZERO);
-        proxy.drop_replies(0);
-        proxy.resume().await.map_err(cannot())
+        })
+        .await
     }
 
-    async fn store_fault(
-        &self,
-        kind: Kind,
-        lasts: Duration,
-        dice: &mut Dice,
-    ) -> Result<(), Failure> {
-        let crashes = dice.chance(500);
-        match self.store.clone() {
-            Store::Server(server) => blocking(move || break_server(&server, kind, lasts)).await,
-            Store::Sentinel(group) => blocking(move || fail_over(&group, crashes)).await,
-            Store::Folder(..) => Err(unfit(kind)),
-        }
+    async fn fail_over(&self, crashes: bool) -> Result<(), Failure> {
+        let Store::Sentinel(group) = self.store.clone() else {
+            return Err(unfit(Kind::Failover));
+        };
+        blocking(move || fail_over(&group, crashes)).await
     }
 
     /// Fills the disk. A file store has to refuse new keys once the room it reserved is used up;
@@ -182,19 +136,49 @@ impl Scene<'_> {
     }
 }
 
-/// Ends with the server as it was. Blocks.
-fn break_server(server: &AnyServer, kind: Kind, lasts: Duration) -> Result<(), ServerError> {
-    match kind {
-        Kind::StoreHang => {
-            server.pause()?;
-            std::thread::sleep(lasts);
-            return server.resume();
-        }
-        Kind::StoreRestart => server.terminate()?,
-        _ => server.kill()?,
-    }
-    std::thread::sleep(lasts);
-    server.start_again()
+async fn kill(gateway: &mut Gateway, lasts: Duration) -> Result<(), Failure> {
+    gateway.kill().await?;
+    sleep(lasts).await;
+    gateway.start_again().await
+}
+
+async fn pause(gateway: &Gateway, lasts: Duration) -> Result<(), Failure> {
+    gateway.stop()?;
+    sleep(lasts).await;
+    gateway.go_on()
+}
+
+async fn shift(gateway: &Gateway, lasts: Duration, dice: &mut Dice) -> Result<(), Failure> {
+    let seconds = dice.between(1..=CLOCK_SECONDS_MAX).cast_signed();
+    gateway.set_clock(if dice.chance(500) { seconds } else { -seconds })?;
+    sleep(lasts).await;
+    gateway.set_clock(0)
+}
+
+async fn cut(proxy: &Proxy, lasts: Duration) -> Result<(), Failure> {
+    let cannot = || Failure::doing("cut connections");
+    proxy.refuse().await.map_err(cannot())?;
+    sleep(lasts).await;
+    proxy.resume().await.map_err(cannot())
+}
+
+async fn stall(proxy: &Proxy, lasts: Duration) -> Result<(), Failure> {
+    proxy.stall().await;
+    sleep(lasts).await;
+    let resumed = proxy.resume().await;
+    resumed.map_err(Failure::doing("let connections go on"))
+}
+
+async fn slow(proxy: &Proxy, lasts: Duration, dice: &mut Dice) {
+    proxy.delay(Duration::from_millis(dice.between(DELAY_MS)));
+    sleep(lasts).await;
+    proxy.delay(Duration::ZERO);
+}
+
+async fn lose(proxy: &Proxy, lasts: Duration, dice: &mut Dice) {
+    proxy.drop_replies(dice.between(1..=REPLIES_MAX));
+    sleep(lasts).await;
+    proxy.drop_replies(0);
 }
 
 /// The master dies or hangs, another takes over, and the old one comes back as its replica. Blocks.

@@ -25,7 +25,8 @@ pub(crate) struct Row {
     pub(crate) store: Kind,
     pub(crate) on_lapse: OnLapse,
     pub(crate) seed: u64,
-    pub(crate) operations: usize,
+    /// Those of clients: asking whether a gateway is back does not count.
+    pub(crate) operations: u64,
     pub(crate) attempts: usize,
     pub(crate) executions: usize,
     /// Executions after the first of a key.
@@ -128,7 +129,7 @@ impl fmt::Display for Report {
             f,
             "{} faults injected, {} operations, {} violations",
             kinds.values().sum::<usize>(),
-            self.rows.iter().map(|row| row.operations).sum::<usize>(),
+            self.rows.iter().map(|row| row.operations).sum::<u64>(),
             self.violations()
         )
     }

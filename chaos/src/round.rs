@@ -30,7 +30,7 @@ const LEASE_MS: u64 = 3000;
 /// By when every gateway must run new keys again: its circuit breaker stays open for 60 s.
 const BACK_MAX: Duration = Duration::from_secs(120);
 const PROBE_MAX: Duration = Duration::from_secs(3);
-const PROBE_PAUSE: Duration = Duration::from_millis(100);
+const PROBE_PAUSE: Duration = Duration::from_millis(250);
 /// Without trouble for this long before each fault, in milliseconds.
 const QUIET_MS: std::ops::RangeInclusive<u64> = 300..=2000;
 /// By when an operation must have its final answer once all faults are over.
@@ -107,7 +107,7 @@ impl Plan {
             stalls: self.watch.stalls(),
             crashes,
         };
-        Ok(self.judged(&history, lasted))
+        Ok(self.judged(&history, clients.operations(), lasted))
     }
 
     /// A small disk, if it is to be full at times.
@@ -207,7 +207,7 @@ impl Plan {
             .await;
     }
 
-    fn judged(&self, history: &History, lasted: Micros) -> Row {
+    fn judged(&self, history: &History, operations: u64, lasted: Micros) -> Row {
         let verdict = check(history);
         let mut faults = BTreeMap::new();
         for trouble in &history.troubles {
@@ -220,7 +220,7 @@ impl Plan {
             store: self.store,
             on_lapse: self.on_lapse,
             seed: self.seed,
-            operations: verdict.operations,
+            operations,
             attempts: history.attempts.len(),
             executions: history.executions.len(),
             reruns: verdict.reruns,

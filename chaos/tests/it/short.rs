@@ -10,7 +10,7 @@ fn chaos(args: &str) -> (String, Option<i32>) {
         .arg("run")
         .args(args.split(' '))
         .output();
-    let output = output.unwrap();
+    let output = output.expect("the program starts");
     let text = [output.stdout, output.stderr].concat();
     let text = String::from_utf8_lossy(&text).into_owned();
     (text, output.status.code())
