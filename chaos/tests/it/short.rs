@@ -19,7 +19,7 @@ fn chaos(args: &str) -> (String, Option<i32>) {
 #[test]
 fn gateways_on_redis_postgres_and_files_break_no_rule_under_faults() {
     let (said, code) = chaos(
-        "--stores redis,file,postgres --faults 18 --operations 3000 --jobs 6 --clients 6 \
+        "--stores redis,file,postgres --faults 18 --operations 1500 --jobs 6 --clients 6 \
          --only kill,pause,client-loss,clock,disk-full,store-restart",
     );
 
