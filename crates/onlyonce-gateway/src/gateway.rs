@@ -200,7 +200,7 @@ impl Gateway {
 /// somewhere. Nothing listens.
 pub async fn operators(config: &Config) -> Result<(Engine, Router), StartError> {
     let token = admin_token(config)?;
-    let (engine, observers) = open_engine(config).await?;
+    let (engine, observers) = open_engine(config, |store| store).await?;
     let router = Admin::new(engine.clone(), observers, token.as_deref()).router();
     Ok((engine, router))
 }
