@@ -214,15 +214,21 @@ fn shared(ledger: &Ledger, call: usize, replay: &Replay, now: Ms) -> Checked {
         let id = ledger.runs.iter().position(|it| std::ptr::eq(it, run))?;
         unstored(id, run, &replay.response).ok()
     });
-    // In a rotation a flight under the old secret may find the answer under the new one.
+    // In a rotation a flight under the old secret may find the answer under the new one; and share
+    // it until the store has let go of the old slot, which in trouble takes longer than it is kept.
+    let caller = &ledger.calls[call];
     let elsewhere = || {
-        let mut tenures = ledger.tenures(&ledger.calls[call]);
+        let mut tenures = ledger.tenures(caller);
         tenures.any(|it| {
             // Not the time it took: here that was a wait.
             let is_it = it
                 .response()
                 .is_some_and(|it| it.body == replay.response.body);
-            is_it && it.stored().is_some_and(|stored| stored.meets(during))
+            let shared = |stored: Window| {
+                let since = Window::new(stored.from, now);
+                stored.meets(during) || ledger.troubled(caller.process, since)
+            };
+            is_it && it.stored().is_some_and(shared)
         })
     };
     require(

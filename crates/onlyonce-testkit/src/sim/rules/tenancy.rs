@@ -257,10 +257,24 @@ pub(in crate::sim) fn completed(
         Some((_, Ending::Panicked { storable: true })) => response.origin == Origin::Panicked,
         Some(_) | None => false,
     };
+    // In a rotation the old secret's slot gets what is stored under the new one in the end: that may
+    // be an operator's answer, for as long as it was to be kept.
+    let is_copy = || {
+        let mut tenures = ledger.tenures(&ledger.calls[run.call]);
+        let is_stored = tenures.any(|it| it.response().is_some_and(|it| it.body == response.body));
+        ledger.outer(token).is_some() && is_stored
+    };
+    let is_copy = run.failing.is_some() && is_copy();
     require(
-        own && keep == run.keep,
+        own && keep == run.keep || is_copy,
         "what is stored is what the handler answered, kept as long as was asked",
-        || format!("run {id} ended {:?}, {response:?} for {keep} ms", run.ended),
+        || {
+            let asked = run.keep;
+            format!(
+                "run {id} ended {:?}, {response:?} for {keep} of {asked} ms",
+                run.ended
+            )
+        },
     )
 }
 
