@@ -2,30 +2,28 @@
 //! requests against its own pass-through. Requests have 300 bytes, responses 200.
 
 mod memory;
-mod nginx;
-mod onlyonce;
-mod process;
 mod upstream;
-mod wrk;
 
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use self::nginx::Nginx;
-use self::onlyonce::Onlyonce;
 use self::upstream::Upstream;
-use self::wrk::Keys;
+use crate::budget::Budget;
 use crate::failure::Failure;
+use crate::proxy::{Haproxy, Nginx, Onlyonce, Program};
 use crate::report::{Goal, Report, Row};
 use crate::rounds::Rounds;
+use crate::wrk::{self, Keys, Load};
 use crate::{runtime, say};
+
+/// Replays are of so many keys.
+const SAME_KEYS: u64 = 1000;
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// The onlyonce program, by default the one beside this
-    #[arg(long, value_name = "FILE")]
-    onlyonce: Option<PathBuf>,
+    #[command(flatten)]
+    program: Program,
     /// Only these parts
     #[arg(long, value_delimiter = ',')]
     only: Vec<Part>,
@@ -49,13 +47,19 @@ enum Part {
 }
 
 impl Options {
-    /// What is built together lies together.
-    fn program(&self) -> Result<PathBuf, Failure> {
-        if let Some(program) = &self.onlyonce {
-            return Ok(program.clone());
+    /// A short run of the rates alone, for when there is more to measure.
+    pub(crate) fn short(program: Program, rounds: u32, seconds: u64) -> Self {
+        Self {
+            program,
+            only: vec![Part::Rates],
+            rounds,
+            seconds,
+            keys: 0,
         }
-        let own = std::env::current_exe().map_err(Failure::doing("find this program"))?;
-        Ok(own.with_file_name("onlyonce"))
+    }
+
+    fn program(&self) -> Result<PathBuf, Failure> {
+        self.program.path()
     }
 
     fn wants(&self, part: Part) -> bool {
@@ -63,12 +67,12 @@ impl Options {
     }
 }
 
-pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
+pub(crate) fn run(options: &Options, budget: Budget) -> Result<Report, Failure> {
     let runtime = runtime()?;
     let upstream = runtime.block_on(Upstream::start())?;
     let mut report = Report::default();
     if options.wants(Part::Rates) {
-        report.rows.extend(rates(options, &upstream)?);
+        report.rows.extend(rates(options, &upstream, budget)?);
     }
     if options.wants(Part::Memory) {
         report.rows.extend(memory::run(options, &upstream)?);
@@ -79,47 +83,57 @@ pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
 /// One comparison: its name, its rounds, and what is hoped for.
 struct Duel {
     case: &'static str,
-    goal: f64,
+    goal: Option<Goal>,
     rounds: Rounds,
 }
 
 impl Duel {
-    fn new(case: &'static str, goal: f64) -> Self {
+    fn new(case: &'static str, goal: impl Into<Option<f64>>) -> Self {
         Self {
             case,
-            goal,
+            goal: goal.into().map(Goal::AtLeast),
             rounds: Rounds::default(),
         }
     }
 
-    fn rows(&self) -> [Row; 3] {
-        let (case, goal) = (self.case, Some(Goal::AtLeast(self.goal)));
+    fn rows(&self) -> [Row; 5] {
+        let Self { case, goal, rounds } = self;
         [
-            self.rounds.rate("gateway", case, goal),
-            self.rounds.per_cpu("gateway", case, goal),
-            self.rounds.p99("gateway", case, None),
+            rounds.rate("gateway", case, *goal),
+            rounds.per_cpu("gateway", case, *goal),
+            rounds.p50("gateway", case),
+            rounds.p99("gateway", case, None),
+            rounds.p999("gateway", case),
         ]
     }
 }
 
-fn rates(options: &Options, upstream: &Upstream) -> Result<Vec<Row>, Failure> {
-    let mut proxied = Duel::new("pass-through / nginx", 0.8);
+fn rates(options: &Options, upstream: &Upstream, budget: Budget) -> Result<Vec<Row>, Failure> {
+    let mut bare = Duel::new("pass-through / bare handler", None);
+    let mut by_nginx = Duel::new("pass-through / nginx", 0.8);
+    let mut by_haproxy = Duel::new("pass-through / HAProxy", None);
     let mut in_memory = Duel::new("new keys, memory / pass-through", 0.85);
     let mut on_disk = Duel::new("new keys, file / pass-through", 0.6);
     let mut replayed = Duel::new("replays / pass-through", 1.8);
     let program = options.program()?;
     let nginx = Nginx::start(upstream.port())?;
-    for round in 1..=options.rounds {
+    let haproxy = Haproxy::start(upstream.port())?;
+    for round in budget.rounds(options.rounds) {
         say(&format!("gateway: round {round} of {}", options.rounds));
-        let turn = |port, pids: &[u32], keys| wrk::run(port, pids, keys, options.seconds);
-        let base = turn(nginx.port(), &nginx.pids(), Keys::None)?;
+        let turn = |port, pids: &[u32], keys| wrk::run(Load::new(port, keys, options.seconds), pids);
+        let direct = turn(upstream.port(), &[], Keys::None)?;
+        let nginx = turn(nginx.port(), &nginx.pids(), Keys::None)?;
+        let haproxy = turn(haproxy.port(), &[haproxy.pid()], Keys::None)?;
 
         let gateway = Onlyonce::start(&program, upstream.port(), "memory:")?;
         let (port, pids) = (gateway.port(), [gateway.pid()]);
         let passed = turn(port, &pids, Keys::None)?;
-        proxied.rounds.add(passed, base);
+        bare.rounds.add(passed, direct);
+        by_nginx.rounds.add(passed, nginx);
+        by_haproxy.rounds.add(passed, haproxy);
         in_memory.rounds.add(turn(port, &pids, Keys::New)?, passed);
-        replayed.rounds.add(turn(port, &pids, Keys::Same)?, passed);
+        let replays = turn(port, &pids, Keys::Same(SAME_KEYS))?;
+        replayed.rounds.add(replays, passed);
         drop(gateway);
 
         let folder = tempfile::tempdir().map_err(Failure::doing("make a folder"))?;
@@ -128,6 +142,6 @@ fn rates(options: &Options, upstream: &Upstream) -> Result<Vec<Row>, Failure> {
         let (port, pids) = (gateway.port(), [gateway.pid()]);
         on_disk.rounds.add(turn(port, &pids, Keys::New)?, passed);
     }
-    let duels = [proxied, in_memory, on_disk, replayed];
+    let duels = [bare, by_nginx, by_haproxy, in_memory, on_disk, replayed];
     Ok(duels.iter().flat_map(Duel::rows).collect())
 }

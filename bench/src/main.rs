@@ -9,14 +9,21 @@
     reason = "talking to the person at the terminal is what this program is for"
 )]
 
+mod budget;
+mod client;
 mod failure;
 mod gateway;
+mod peers;
+mod process;
+mod proxy;
 mod report;
 mod rounds;
+mod serve;
 mod stores;
 mod system;
 mod tool;
 mod work;
+mod wrk;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -24,6 +31,7 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand};
 use tokio::runtime::Runtime;
 
+use crate::budget::Budget;
 use crate::failure::Failure;
 use crate::report::Report;
 
@@ -51,11 +59,21 @@ enum What {
         #[command(flatten)]
         output: Output,
     },
+    /// Idempotency libraries and servers of others in front of the same handler
+    Peers {
+        #[command(flatten)]
+        options: peers::Options,
+        #[command(flatten)]
+        output: Output,
+    },
     /// Write the Debian packages that are not installed, one a line
     Missing,
     /// Open a file store, say how long it took and what it holds
     #[command(hide = true)]
     Reopen { folder: PathBuf },
+    /// Serve the trivial handler, bare or behind the layer
+    #[command(hide = true)]
+    Serve(serve::Options),
 }
 
 #[derive(Args)]
@@ -67,9 +85,14 @@ struct Output {
 
 fn main() -> ExitCode {
     let done = match Cli::parse().what {
-        What::Stores { options, output } => stores::run(&options).and_then(|it| show(&it, &output)),
+        What::Stores { options, output } => {
+            stores::run(&options, Budget::unlimited()).and_then(|it| show(&it, &output))
+        }
         What::Gateway { options, output } => {
-            gateway::run(&options).and_then(|it| show(&it, &output))
+            gateway::run(&options, Budget::unlimited()).and_then(|it| show(&it, &output))
+        }
+        What::Peers { options, output } => {
+            peers::run(&options, Budget::unlimited()).and_then(|it| show(&it, &output))
         }
         What::Missing => {
             tool::missing_packages()
@@ -78,6 +101,7 @@ fn main() -> ExitCode {
             Ok(())
         }
         What::Reopen { folder } => stores::reopen(&folder),
+        What::Serve(options) => serve::run(&options),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

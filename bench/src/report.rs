@@ -11,7 +11,21 @@ use crate::failure::Failure;
 /// All rows of a run.
 #[derive(Default, Serialize)]
 pub(crate) struct Report {
+    /// What it was measured on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) machine: Option<String>,
     pub(crate) rows: Vec<Row>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) notes: Vec<Note>,
+}
+
+/// What is to be said of a subject besides its figures.
+#[derive(Serialize)]
+pub(crate) struct Note {
+    pub(crate) subject: &'static str,
+    /// What this is: `keeps`, `version`, `not installed`.
+    pub(crate) what: &'static str,
+    pub(crate) text: String,
 }
 
 /// One figure: a ratio where there is something to compare with.
@@ -46,6 +60,8 @@ pub(crate) enum Unit {
     Bytes,
     #[serde(rename = "MB")]
     Megabytes,
+    #[serde(rename = "")]
+    Count,
 }
 
 #[derive(Clone, Copy, Serialize)]
@@ -95,7 +111,22 @@ impl Goal {
     }
 }
 
+impl Note {
+    pub(crate) fn new(subject: &'static str, what: &'static str, text: impl Into<String>) -> Self {
+        Self {
+            subject,
+            what,
+            text: text.into(),
+        }
+    }
+}
+
 impl Report {
+    pub(crate) fn add(&mut self, part: Self) {
+        self.rows.extend(part.rows);
+        self.notes.extend(part.notes);
+    }
+
     pub(crate) fn write(&self, path: &Path) -> Result<(), Failure> {
         let cannot = || Failure::doing(format!("write {}", path.display()));
         let text = serde_json::to_string_pretty(self)
@@ -123,6 +154,14 @@ impl fmt::Display for Report {
             }
             writeln!(f, "{}", line.trim_end())?;
         }
+        for Note {
+            subject,
+            what,
+            text,
+        } in &self.notes
+        {
+            writeln!(f, "{subject}: {what}: {text}")?;
+        }
         Ok(())
     }
 }
@@ -148,13 +187,15 @@ impl Row {
 }
 
 impl Unit {
-    fn show(self, figure: f64) -> String {
+    pub(crate) fn show(self, figure: f64) -> String {
         match self {
+            Self::Micros if figure < 10.0 => format!("{figure:.2} µs"),
             Self::PerSecond => format!("{figure:.0}/s"),
             Self::Micros => format!("{figure:.0} µs"),
             Self::Seconds => format!("{figure:.2} s"),
             Self::Bytes => format!("{figure:.0} B"),
             Self::Megabytes => format!("{figure:.0} MB"),
+            Self::Count => format!("{figure:.0}"),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::report::{Goal, Row, Unit};
 
 /// What one side did in one round.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(crate) struct Sample {
     /// Operations a second.
     pub(crate) rate: f64,
@@ -13,17 +13,22 @@ pub(crate) struct Sample {
     pub(crate) per_cpu: Option<f64>,
     /// The time that 99 of 100 stay below, in microseconds, where it is known.
     pub(crate) p99: Option<f64>,
+    pub(crate) p50: Option<f64>,
+    pub(crate) p999: Option<f64>,
 }
 
 impl Sample {
     /// Of operations that took so many microseconds each, and all of them together so long.
     pub(crate) fn of(mut micros: Vec<u32>, time: Duration) -> Self {
         micros.sort_unstable();
-        let at = micros.len().saturating_sub(1) * 99 / 100;
+        let last = micros.len().saturating_sub(1);
+        let below = |thousandth: usize| micros.get(last * thousandth / 1000).map(|it| f64::from(*it));
         Self {
             rate: micros.len() as f64 / time.as_secs_f64(),
             per_cpu: None,
-            p99: micros.get(at).map(|it| f64::from(*it)),
+            p50: below(500),
+            p99: below(990),
+            p999: below(999),
         }
     }
 }
@@ -55,6 +60,22 @@ impl Rounds {
     pub(crate) fn p99(&self, subject: &'static str, case: &str, goal: Option<Goal>) -> Row {
         let p99 = |sample: &Sample| sample.p99;
         self.row(subject, case, ("p99", Unit::Micros), p99, goal)
+    }
+
+    pub(crate) fn p50(&self, subject: &'static str, case: &str) -> Row {
+        let p50 = |sample: &Sample| sample.p50;
+        self.row(subject, case, ("p50", Unit::Micros), p50, None)
+    }
+
+    pub(crate) fn p999(&self, subject: &'static str, case: &str) -> Row {
+        let p999 = |sample: &Sample| sample.p999;
+        self.row(subject, case, ("p99.9", Unit::Micros), p999, None)
+    }
+
+    /// The CPU time of an operation.
+    pub(crate) fn cpu(&self, subject: &'static str, case: &str) -> Row {
+        let cpu = |sample: &Sample| sample.per_cpu.map(|rate| 1e6 / rate);
+        self.row(subject, case, ("CPU a request", Unit::Micros), cpu, None)
     }
 
     fn row(

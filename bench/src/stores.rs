@@ -12,9 +12,10 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
+use crate::budget::Budget;
 use crate::failure::Failure;
 use crate::report::Report;
-use crate::runtime;
+use crate::{runtime, say};
 
 pub(crate) use self::sizes::reopen;
 
@@ -62,9 +63,31 @@ enum Part {
 struct Turns {
     rounds: u32,
     time: Duration,
+    budget: Budget,
+}
+
+impl Turns {
+    /// Tells each round of this case as it begins.
+    fn rounds(self, case: String) -> impl Iterator<Item = u32> {
+        let told = move |round: &u32| say(&format!("{case}: round {round} of {}", self.rounds));
+        self.budget.rounds(self.rounds).inspect(told)
+    }
 }
 
 impl Options {
+    /// A short run without what takes long, for when there is more to measure.
+    pub(crate) fn short(rounds: u32) -> Self {
+        Self {
+            only: vec![Part::File, Part::Redis, Part::Postgres],
+            long: false,
+            rounds,
+            seconds: 1,
+            live_records: 0,
+            churn_records: 0,
+            folder: "target/bench".into(),
+        }
+    }
+
     fn wants(&self, part: Part) -> bool {
         if self.only.is_empty() {
             return part != Part::Live || self.long;
@@ -73,11 +96,12 @@ impl Options {
     }
 }
 
-pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
+pub(crate) fn run(options: &Options, budget: Budget) -> Result<Report, Failure> {
     let runtime = runtime()?;
     let turns = Turns {
         rounds: options.rounds,
         time: Duration::from_secs(options.seconds),
+        budget,
     };
     let mut report = Report::default();
     if options.wants(Part::File) {

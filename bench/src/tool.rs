@@ -22,9 +22,22 @@ pub(crate) struct Tool {
 pub(crate) const REDIS_BENCHMARK: Tool = Tool::new("redis-benchmark", "redis-tools");
 pub(crate) const PGBENCH: Tool = Tool::new("pgbench", "postgresql");
 pub(crate) const NGINX: Tool = Tool::new("nginx", "nginx-light");
+pub(crate) const HAPROXY: Tool = Tool::new("haproxy", "haproxy");
+pub(crate) const NODE: Tool = Tool::new("node", "nodejs");
+pub(crate) const NPM: Tool = Tool::new("npm", "npm");
+pub(crate) const PYTHON: Tool = Tool::new("python3", "python3-venv");
 pub(crate) const WRK: Tool = Tool::new("wrk", "wrk");
 
-const ALL: [Tool; 4] = [REDIS_BENCHMARK, PGBENCH, NGINX, WRK];
+const ALL: [Tool; 8] = [
+    REDIS_BENCHMARK,
+    PGBENCH,
+    NGINX,
+    HAPROXY,
+    NODE,
+    NPM,
+    PYTHON,
+    WRK,
+];
 
 impl Tool {
     const fn new(name: &'static str, package: &'static str) -> Self {

@@ -6,13 +6,13 @@ use std::net::TcpStream;
 use serde::Deserialize;
 
 use super::Options;
-use super::onlyonce::Onlyonce;
 use super::upstream::Upstream;
-use super::wrk::{self, Keys};
 use crate::failure::Failure;
+use crate::proxy::Onlyonce;
 use crate::report::{Goal, Row, Unit};
 use crate::say;
 use crate::system::resident_mb;
+use crate::wrk::{self, Keys, Load};
 
 /// How long a turn of filling is, before it is looked how far it came.
 const TURN_SECONDS: u64 = 5;
@@ -48,10 +48,10 @@ fn fill(
     let gateway = Onlyonce::start(&options.program()?, upstream.port(), store)?;
     let pid = gateway.pid().to_string();
     // Connections and their buffers are there either way.
-    wrk::run(gateway.port(), &[], Keys::None, 1)?;
+    wrk::run(Load::new(gateway.port(), Keys::None, 1), &[])?;
     let before = resident_mb(&pid);
     let full = loop {
-        wrk::run(gateway.port(), &[], Keys::New, TURN_SECONDS)?;
+        wrk::run(Load::new(gateway.port(), Keys::New, TURN_SECONDS), &[])?;
         let stats = stats(&gateway)?;
         say(&format!("gateway, {name} store: {} keys", stats.records));
         if stats.records >= options.keys {

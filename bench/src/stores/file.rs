@@ -11,7 +11,6 @@ use super::{Turns, clear, fresh};
 use crate::failure::Failure;
 use crate::report::{Goal, Row};
 use crate::rounds::{Rounds, Sample};
-use crate::say;
 use crate::system;
 use crate::work::{Caller, DAY, complete, drive, granted};
 
@@ -31,11 +30,7 @@ pub(super) async fn run(folder: &Path, turns: Turns) -> Result<Vec<Row>, Failure
     let mut rows = Vec::new();
     for producers in PRODUCERS {
         let mut rounds = Rounds::default();
-        for round in 1..=turns.rounds {
-            say(&format!(
-                "file, {producers} producers: round {round} of {}",
-                turns.rounds
-            ));
+        for _ in turns.rounds(format!("file, {producers} producers")) {
             let base = log(folder, frames, producers, turns).await?;
             let ours = store(folder, producers, turns).await?;
             rounds.add(ours, base);

@@ -13,7 +13,6 @@ use super::Turns;
 use crate::failure::Failure;
 use crate::report::{Goal, Row};
 use crate::rounds::{Rounds, Sample};
-use crate::say;
 use crate::tool::PGBENCH;
 use crate::work::{BODY_BYTES, Caller, DAY, complete, drive, granted, new_request};
 
@@ -51,11 +50,7 @@ pub(super) fn run(runtime: &Runtime, turns: Turns) -> Result<Vec<Row>, Failure> 
     let mut rows = Vec::new();
     for (callers, goal) in CALLERS {
         let mut rounds = Rounds::default();
-        for round in 1..=turns.rounds {
-            say(&format!(
-                "postgres, {callers} callers: round {round} of {}",
-                turns.rounds
-            ));
+        for _ in turns.rounds(format!("postgres, {callers} callers")) {
             let base = bed.tool(callers, turns)?;
             let ours = runtime.block_on(bed.store(callers, turns))?;
             rounds.add(ours, base);
@@ -119,8 +114,7 @@ impl Bed {
         match rate {
             Some(rate) => Ok(Sample {
                 rate,
-                per_cpu: None,
-                p99: None,
+                ..Sample::default()
             }),
             None => Err(PGBENCH.odd(&said)),
         }

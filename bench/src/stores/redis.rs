@@ -15,7 +15,6 @@ use super::Turns;
 use crate::failure::Failure;
 use crate::report::{Goal, Row};
 use crate::rounds::{Rounds, Sample};
-use crate::say;
 use crate::tool::REDIS_BENCHMARK;
 use crate::work::{BODY_BYTES, Caller, DAY, complete, drive, granted, new_request, numbered};
 
@@ -56,11 +55,7 @@ pub(super) fn run(runtime: &Runtime, turns: Turns) -> Result<Vec<Row>, Failure> 
     let mut rows = Vec::new();
     for clients in CLIENTS {
         let (mut new, mut replayed) = (Rounds::default(), Rounds::default());
-        for round in 1..=turns.rounds {
-            say(&format!(
-                "redis, {clients} clients: round {round} of {}",
-                turns.rounds
-            ));
+        for _ in turns.rounds(format!("redis, {clients} clients")) {
             new.add(
                 runtime.block_on(bed.store_new(clients, turns))?,
                 runtime.block_on(bed.tool_new(clients, turns))?,
@@ -142,8 +137,8 @@ impl Bed {
         let completions = self.tool(clients, &pool, COMPLETIONS, &evaluate)?;
         Ok(Sample {
             rate: 1.0 / (1.0 / claims.rate + 1.0 / completions.rate),
-            per_cpu: None,
             p99: Some(claims.p99.unwrap_or(0.0) + completions.p99.unwrap_or(0.0)),
+            ..Sample::default()
         })
     }
 
@@ -239,7 +234,8 @@ fn sample(said: &str) -> Option<Sample> {
     };
     Some(Sample {
         rate: figure("rps")?,
-        per_cpu: None,
+        p50: Some(figure("p50_latency_ms")? * 1000.0),
         p99: Some(figure("p99_latency_ms")? * 1000.0),
+        ..Sample::default()
     })
 }

@@ -5,11 +5,11 @@ use std::fs;
 
 use tempfile::TempDir;
 
-use super::process::{Process, free_port};
+use crate::process::{Process, free_port};
 use crate::failure::Failure;
 use crate::tool::NGINX;
 
-pub(super) struct Nginx {
+pub(crate) struct Nginx {
     // Before the folder that it writes to.
     process: Process,
     port: u16,
@@ -17,7 +17,7 @@ pub(super) struct Nginx {
 }
 
 impl Nginx {
-    pub(super) fn start(upstream: u16) -> Result<Self, Failure> {
+    pub(crate) fn start(upstream: u16) -> Result<Self, Failure> {
         let folder = tempfile::tempdir().map_err(Failure::doing("make a folder"))?;
         let port = free_port()?;
         let path = folder.path().join("nginx.conf");
@@ -35,12 +35,12 @@ impl Nginx {
         })
     }
 
-    pub(super) fn port(&self) -> u16 {
+    pub(crate) fn port(&self) -> u16 {
         self.port
     }
 
     /// Its workers.
-    pub(super) fn pids(&self) -> Vec<u32> {
+    pub(crate) fn pids(&self) -> Vec<u32> {
         let pid = self.process.pid();
         let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
         let children = children.unwrap_or_default();
@@ -58,7 +58,7 @@ fn configuration(folder: &str, port: u16, upstream: u16) -> String {
 daemon off;
 worker_processes auto;
 pid {folder}/nginx.pid;
-events {{ worker_connections 1024; }}
+events {{ worker_connections 8192; }}
 http {{
   access_log off;
   client_body_temp_path {folder}/body;
