@@ -88,10 +88,10 @@ struct Duel {
 }
 
 impl Duel {
-    fn new(case: &'static str, goal: impl Into<Option<f64>>) -> Self {
+    fn new(case: &'static str, goal: Option<f64>) -> Self {
         Self {
             case,
-            goal: goal.into().map(Goal::AtLeast),
+            goal: goal.map(Goal::AtLeast),
             rounds: Rounds::default(),
         }
     }
@@ -110,17 +110,18 @@ impl Duel {
 
 fn rates(options: &Options, upstream: &Upstream, budget: Budget) -> Result<Vec<Row>, Failure> {
     let mut bare = Duel::new("pass-through / bare handler", None);
-    let mut by_nginx = Duel::new("pass-through / nginx", 0.8);
+    let mut by_nginx = Duel::new("pass-through / nginx", Some(0.8));
     let mut by_haproxy = Duel::new("pass-through / HAProxy", None);
-    let mut in_memory = Duel::new("new keys, memory / pass-through", 0.85);
-    let mut on_disk = Duel::new("new keys, file / pass-through", 0.6);
-    let mut replayed = Duel::new("replays / pass-through", 1.8);
+    let mut in_memory = Duel::new("new keys, memory / pass-through", Some(0.85));
+    let mut on_disk = Duel::new("new keys, file / pass-through", Some(0.6));
+    let mut replayed = Duel::new("replays / pass-through", Some(1.8));
     let program = options.program()?;
     let nginx = Nginx::start(upstream.port())?;
     let haproxy = Haproxy::start(upstream.port())?;
     for round in budget.rounds(options.rounds) {
         say(&format!("gateway: round {round} of {}", options.rounds));
-        let turn = |port, pids: &[u32], keys| wrk::run(Load::new(port, keys, options.seconds), pids);
+        let turn =
+            |port, pids: &[u32], keys| wrk::run(Load::new(port, keys, options.seconds), pids);
         let direct = turn(upstream.port(), &[], Keys::None)?;
         let nginx = turn(nginx.port(), &nginx.pids(), Keys::None)?;
         let haproxy = turn(haproxy.port(), &[haproxy.pid()], Keys::None)?;

@@ -1,5 +1,5 @@
-//! Measures the stores and the gateway against what they are built on, in one run and as ratios.
-//! Run by `cargo xtask bench stores` and `cargo xtask bench gateway`, which build it optimised.
+//! Measures the layer, the stores and the gateway against what they are built on and against peers.
+//! Run by `cargo xtask bench`, which builds it optimised.
 //!
 //! Whatever is compared takes turns in short rounds, and the median of the rounds counts: a noisy
 //! machine is noisy for both sides.
@@ -9,15 +9,20 @@
     reason = "talking to the person at the terminal is what this program is for"
 )]
 
+mod all;
 mod budget;
 mod client;
 mod failure;
 mod gateway;
+mod layer;
+mod markdown;
 mod peers;
+mod plot;
 mod process;
 mod proxy;
 mod report;
 mod rounds;
+mod scaling;
 mod serve;
 mod stores;
 mod system;
@@ -35,7 +40,7 @@ use crate::budget::Budget;
 use crate::failure::Failure;
 use crate::report::Report;
 
-/// Measures the stores and the gateway
+/// Measures the layer, the stores and the gateway
 #[derive(Parser)]
 #[command(name = "onlyonce-bench", disable_help_subcommand = true)]
 struct Cli {
@@ -45,6 +50,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum What {
+    /// All of it in a bounded time, with tables and plots
+    All(all::Options),
     /// Every durable store against what it is built on
     Stores {
         #[command(flatten)]
@@ -66,6 +73,8 @@ enum What {
         #[command(flatten)]
         output: Output,
     },
+    /// Throughput and p99 against concurrency, live keys, body size and number of gateways
+    Scaling(scaling::Options),
     /// Write the Debian packages that are not installed, one a line
     Missing,
     /// Open a file store, say how long it took and what it holds
@@ -85,6 +94,7 @@ struct Output {
 
 fn main() -> ExitCode {
     let done = match Cli::parse().what {
+        What::All(options) => all::run(&options),
         What::Stores { options, output } => {
             stores::run(&options, Budget::unlimited()).and_then(|it| show(&it, &output))
         }
@@ -94,6 +104,7 @@ fn main() -> ExitCode {
         What::Peers { options, output } => {
             peers::run(&options, Budget::unlimited()).and_then(|it| show(&it, &output))
         }
+        What::Scaling(options) => scaling::run(&options),
         What::Missing => {
             tool::missing_packages()
                 .iter()

@@ -15,6 +15,7 @@ use std::time::Duration;
 use clap::Args;
 use onlyonce_testkit::servers::{Redis, RedisOptions};
 
+use self::install::Kit;
 use self::who::{Bed, PEERS, Peer};
 use crate::budget::Budget;
 use crate::failure::Failure;
@@ -77,10 +78,7 @@ pub(crate) fn run(options: &Options, budget: Budget) -> Result<Report, Failure> 
     };
     let peers: Vec<_> = PEERS.iter().filter(|it| options.wants(it)).collect();
     let installing = budget.part(INSTALL.min(budget.left() / 2));
-    let installed: Vec<_> = peers
-        .iter()
-        .map(|peer| install(peer, &kits, installing))
-        .collect();
+    let installed = install(&peers, &kits, installing);
 
     let runtime = runtime()?;
     let redis = Redis::start(RedisOptions::default())?;
@@ -90,7 +88,9 @@ pub(crate) fn run(options: &Options, budget: Budget) -> Result<Report, Failure> 
     for (peer, installed) in peers.into_iter().zip(installed) {
         let about = |what, text: &str| Note::new(peer.name, what, text);
         report.notes.push(about("keeps", peer.keeps));
-        report.notes.extend(peer.version.map(|it| about("version", it)));
+        report
+            .notes
+            .extend(peer.version.map(|it| about("version", it)));
         if let Err(why) = installed {
             report.notes.push(about("not installed", &why.to_string()));
             continue;
@@ -111,11 +111,20 @@ pub(crate) fn run(options: &Options, budget: Budget) -> Result<Report, Failure> 
     Ok(report)
 }
 
-fn install(peer: &Peer, kits: &Path, budget: Budget) -> Result<(), Failure> {
-    let Some(kit) = peer.kit else { return Ok(()) };
-    let done = install::install(kit, kits, budget);
-    if let Err(why) = &done {
-        say(&format!("peers: {} is not installed: {why}", peer.name));
+/// What has to be compiled comes last: nothing shall wait for it in vain.
+fn install(peers: &[&Peer], kits: &Path, budget: Budget) -> Vec<Result<(), Failure>> {
+    let mut order: Vec<_> = (0..peers.len()).collect();
+    order.sort_by_key(|at| peers[*at].kit.is_some_and(Kit::compiles));
+    let mut installed: Vec<_> = peers.iter().map(|_| Ok(())).collect();
+    for at in order {
+        let Some(kit) = peers[at].kit else { continue };
+        installed[at] = install::install(kit, kits, budget);
+        if let Err(why) = &installed[at] {
+            say(&format!(
+                "peers: {} is not installed: {why}",
+                peers[at].name
+            ));
+        }
     }
-    done
+    installed
 }

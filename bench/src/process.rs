@@ -39,7 +39,11 @@ impl Process {
         Self::spawn(command, wrapped, Some(log.to_owned()))
     }
 
-    fn spawn(command: &Command, mut wrapped: Command, log: Option<PathBuf>) -> Result<Self, Failure> {
+    fn spawn(
+        command: &Command,
+        mut wrapped: Command,
+        log: Option<PathBuf>,
+    ) -> Result<Self, Failure> {
         let program = command.get_program().to_string_lossy();
         let child = wrapped
             .spawn()

@@ -167,7 +167,7 @@ impl fmt::Display for Report {
 }
 
 impl Row {
-    fn cells(&self) -> [String; 8] {
+    pub(crate) fn cells(&self) -> [String; 8] {
         [
             self.subject.to_owned(),
             self.case.clone(),

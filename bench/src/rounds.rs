@@ -22,7 +22,11 @@ impl Sample {
     pub(crate) fn of(mut micros: Vec<u32>, time: Duration) -> Self {
         micros.sort_unstable();
         let last = micros.len().saturating_sub(1);
-        let below = |thousandth: usize| micros.get(last * thousandth / 1000).map(|it| f64::from(*it));
+        let below = |thousandth: usize| {
+            micros
+                .get(last * thousandth / 1000)
+                .map(|it| f64::from(*it))
+        };
         Self {
             rate: micros.len() as f64 / time.as_secs_f64(),
             per_cpu: None,
@@ -41,6 +45,13 @@ pub(crate) struct Rounds {
 }
 
 impl Rounds {
+    pub(crate) const fn new() -> Self {
+        Self {
+            ours: Vec::new(),
+            base: Vec::new(),
+        }
+    }
+
     pub(crate) fn add(&mut self, ours: Sample, base: Sample) {
         self.ours.push(ours);
         self.base.push(base);
@@ -70,6 +81,12 @@ impl Rounds {
     pub(crate) fn p999(&self, subject: &'static str, case: &str) -> Row {
         let p999 = |sample: &Sample| sample.p999;
         self.row(subject, case, ("p99.9", Unit::Micros), p999, None)
+    }
+
+    /// How long an operation takes, of those that follow each other.
+    pub(crate) fn time(&self, subject: &'static str, case: &str) -> Row {
+        let time = |sample: &Sample| Some(1e6 / sample.rate);
+        self.row(subject, case, ("time a call", Unit::Micros), time, None)
     }
 
     /// The CPU time of an operation.

@@ -1,7 +1,8 @@
 //! The trivial handler as a program of its own, bare or behind the tower layer.
 
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -41,6 +42,16 @@ pub(crate) struct Options {
     runs: PathBuf,
 }
 
+/// This program, to serve on a port.
+pub(crate) fn command(port: u16, store: Option<&str>, runs: &Path) -> Result<Command, Failure> {
+    let own = std::env::current_exe().map_err(Failure::doing("find this program"))?;
+    let mut command = Command::new(own);
+    command.arg("serve").arg("--port").arg(port.to_string());
+    command.arg("--runs").arg(runs);
+    command.args(store.map(|store| ["--store", store]).iter().flatten());
+    Ok(command)
+}
+
 /// Serves until it is ended.
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     runtime()?.block_on(async {
@@ -52,7 +63,9 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         let app = match &options.store {
             Some(url) => {
                 let store = onlyonce_stores::open(url).await?;
-                let engine = Engine::open(store).await?;
+                let engine = Engine::open(store)
+                    .await
+                    .map_err(Failure::doing("start the engine"))?;
                 handlers.layer(IdempotencyLayer::new(engine))
             }
             None => handlers,
@@ -68,7 +81,10 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
 }
 
 async fn pay(_: Bytes) -> impl IntoResponse {
-    ([(CONTENT_TYPE, "application/json")], Bytes::from_static(&ANSWER))
+    (
+        [(CONTENT_TYPE, "application/json")],
+        Bytes::from_static(&ANSWER),
+    )
 }
 
 /// Answers as much as it was sent.

@@ -17,7 +17,7 @@ use crate::failure::Failure;
 use crate::report::Report;
 use crate::{runtime, say};
 
-pub(crate) use self::sizes::reopen;
+pub(crate) use self::sizes::{opened, reopen};
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -127,7 +127,7 @@ pub(crate) fn run(options: &Options, budget: Budget) -> Result<Report, Failure> 
 }
 
 /// An empty folder for a store, under one that is ours.
-fn fresh(folder: &Path) -> Result<PathBuf, Failure> {
+pub(crate) fn fresh(folder: &Path) -> Result<PathBuf, Failure> {
     clear(folder);
     let path = folder.join("data");
     std::fs::create_dir_all(&path).map_err(Failure::doing(format!(
@@ -137,7 +137,7 @@ fn fresh(folder: &Path) -> Result<PathBuf, Failure> {
     Ok(path)
 }
 
-fn clear(folder: &Path) {
+pub(crate) fn clear(folder: &Path) {
     // What is not there needs no removing.
     drop(std::fs::remove_dir_all(folder.join("data")));
 }

@@ -50,3 +50,26 @@ pub(crate) fn cpu_seconds(process: u32) -> f64 {
     let (user, system) = (ticks(14), ticks(15));
     (user + system) / rustix::param::clock_ticks_per_second() as f64
 }
+
+/// The processes that this one has started.
+pub(crate) fn children(process: u32) -> Vec<u32> {
+    let children = fs::read_to_string(format!("/proc/{process}/task/{process}/children"));
+    let children = children.unwrap_or_default();
+    children
+        .split_whitespace()
+        .filter_map(|it| it.parse().ok())
+        .collect()
+}
+
+/// What this machine is: its cores and its kernel.
+pub(crate) fn machine() -> String {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let processors = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = processors
+        .lines()
+        .find(|line| line.starts_with("model name"));
+    let model = model.and_then(|line| line.split_once(": "));
+    let model = model.map_or("a processor without a name", |(_, model)| model);
+    let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    format!("{cores} cores of {model}, Linux {}", kernel.trim())
+}

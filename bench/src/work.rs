@@ -1,6 +1,7 @@
 //! What a caller of a store does, and many of them at the same time.
 
 use std::future::Future;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -17,8 +18,11 @@ pub(crate) const BODY_BYTES: usize = 1024;
 pub(crate) const DAY: Duration = Duration::from_secs(86_400);
 const LEASE: Duration = Duration::from_secs(60);
 
+/// Below are the numbers of records that a store is filled with.
+const FILLED_MAX: u64 = 1 << 40;
+
 /// The next slot that nobody has used.
-static NEXT: AtomicU64 = AtomicU64::new(0);
+static NEXT: AtomicU64 = AtomicU64::new(FILLED_MAX);
 
 /// One caller, operation after operation.
 pub(crate) struct Caller {
@@ -121,10 +125,10 @@ where
     Sample::of(micros, clock.now())
 }
 
-/// Stores the records numbered `0..records`, each kept for so long, and says how far it is.
+/// Stores the records with these numbers, each kept for so long, and says how far it is.
 pub(crate) async fn fill<T>(
     store: &Arc<T>,
-    records: u64,
+    records: Range<u64>,
     keep: Duration,
     progress: impl Fn(u64) + Send + Sync + 'static,
 ) where
@@ -132,7 +136,8 @@ pub(crate) async fn fill<T>(
 {
     const FILLERS: usize = 256;
     const TOLD: u64 = 20;
-    let next = Arc::new(AtomicU64::new(0));
+    let next = Arc::new(AtomicU64::new(records.start));
+    let told_every = ((records.end - records.start) / TOLD).max(1);
     let progress = Arc::new(progress);
     let tasks: Vec<_> = (0..FILLERS)
         .map(|_| {
@@ -142,10 +147,10 @@ pub(crate) async fn fill<T>(
                 let caller = Caller::new();
                 loop {
                     let n = next.fetch_add(1, Ordering::Relaxed);
-                    if n >= records {
+                    if n >= records.end {
                         break;
                     }
-                    if n > 0 && n.is_multiple_of((records / TOLD).max(1)) {
+                    if n > 0 && n.is_multiple_of(told_every) {
                         progress(n);
                     }
                     let claim = Claim {

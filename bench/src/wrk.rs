@@ -141,7 +141,9 @@ struct Measured {
 
 impl Measured {
     fn read(said: &str) -> Option<Self> {
-        let line = said.lines().find_map(|line| line.strip_prefix("measured "))?;
+        let line = said
+            .lines()
+            .find_map(|line| line.strip_prefix("measured "))?;
         let mut figures = line.split(' ').map_while(|it| it.parse::<f64>().ok());
         let mut next = || figures.next();
         Some(Self {
@@ -153,7 +155,9 @@ impl Measured {
     }
 
     fn sample(&self, cpu: f64) -> Result<Sample, Failure> {
-        let Self { requests, failed, .. } = self;
+        let Self {
+            requests, failed, ..
+        } = self;
         if *failed > 0.0 || *requests == 0.0 {
             return Err(Failure::new(format!(
                 "{failed} of {requests} requests failed"

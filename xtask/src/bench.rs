@@ -15,12 +15,18 @@ const PROGRAM: &str = "onlyonce-bench";
 /// What is measured.
 #[derive(Clone, Copy, ValueEnum)]
 pub(crate) enum Subject {
+    /// All but the curves, in 15 minutes, with tables and plots in docs/benchmarks
+    All,
     /// What the tower layer costs a request
     Layer,
     /// The file, Redis and PostgreSQL stores against a bare log, redis-benchmark and pgbench
     Stores,
-    /// The gateway against nginx, and its keyed requests against its pass-through
+    /// The gateway against nginx and HAProxy, and its keyed requests against its pass-through
     Gateway,
+    /// Libraries and servers of others in front of the same handler, installed where they are not yet
+    Peers,
+    /// Throughput and p99 against concurrency, live keys, body size and number of gateways
+    Scaling,
 }
 
 /// Exits as the benchmark does.
@@ -35,6 +41,9 @@ pub(crate) fn run(subject: Subject, args: &[String]) -> Result<ExitCode, Failure
         }
         Subject::Stores => exit_code(program("stores", args)?),
         Subject::Gateway => exit_code(program("gateway", args)?),
+        Subject::All => exit_code(program("all", args)?),
+        Subject::Peers => exit_code(program("peers", args)?),
+        Subject::Scaling => exit_code(program("scaling", args)?),
     }
 }
 

@@ -71,13 +71,15 @@ enum Task {
     /// The same targets run over fuzz/corpus in the ordinary tests. Exit code 1 says that something
     /// was found; it comes with the file, and how to replay it.
     Fuzz(fuzz::Asked),
-    /// Measure what the tower layer costs a request, or the stores, against what they are built on
+    /// Measure the layer, the stores, the gateway and their peers, each against a reference
     ///
-    /// Programs that measure, and servers, are installed if they are missing. Results are a table,
-    /// and JSON in a file on request: `cargo xtask bench stores --json FILE`.
+    /// Programs that measure, and servers, are installed if they are missing. Without a subject all
+    /// of it is measured in 15 minutes, and the results are written to docs/benchmarks. The results
+    /// of one subject are a table, and JSON in a file on request: `cargo xtask bench stores --json
+    /// FILE`.
     Bench {
         /// What to measure
-        #[arg(value_enum, default_value_t = bench::Subject::Layer)]
+        #[arg(value_enum, default_value_t = bench::Subject::All)]
         subject: bench::Subject,
         /// Handed to the benchmark as they are; try `--help`
         #[arg(
@@ -122,7 +124,8 @@ Examples:
   cargo xtask sim --first 4711 --seeds 1          replay one seed
   cargo xtask fuzz                                every fuzz target for a minute
   cargo xtask fuzz key --replay FILE              one input again, without a fuzzer
-  cargo xtask bench                               what the tower layer costs
+  cargo xtask bench                               everything side by side, in 15 minutes
+  cargo xtask bench layer                         what the tower layer costs
   cargo xtask bench stores --only file,redis      two stores against what they are built on
   cargo xtask chaos --faults 500 --operations 200000   half an hour of trouble
 

@@ -26,9 +26,7 @@ pub(super) fn run(
     let runs = bed.runs() - before;
     let served: Vec<_> = answers.iter().filter(|it| it.status.is_success()).collect();
     let different: BTreeSet<_> = served.iter().map(|it| &it.body).collect();
-    let row = |what, count: usize| {
-        Row::alone(name, CASE, what, (count as f64, Unit::Count), None)
-    };
+    let row = |what, count: usize| Row::alone(name, CASE, what, (count as f64, Unit::Count), None);
     Ok(vec![
         row("handler runs", usize::try_from(runs).unwrap_or(usize::MAX)),
         row("served", served.len()),

@@ -26,6 +26,13 @@ pub(super) struct Kit {
     pub(super) steps: &'static [&'static str],
 }
 
+impl Kit {
+    /// Whether it takes minutes.
+    pub(super) fn compiles(&self) -> bool {
+        self.steps.iter().any(|step| step.starts_with("cargo"))
+    }
+}
+
 pub(super) fn install(kit: &Kit, kits: &Path, budget: Budget) -> Result<(), Failure> {
     let folder = kits.join(kit.name);
     let done = format!("{kit:?}");

@@ -1,5 +1,6 @@
 //! What is measured of one peer, the bare handler beside it in every round.
 
+use std::future::Future;
 use std::time::Duration;
 
 use super::who::{Bed, Peer, Started};
@@ -16,6 +17,7 @@ use crate::wrk::{self, Keys, Load, same_key};
 const SAME_KEYS: u64 = 256;
 /// Where answers belong to sessions, so many take turns: one alone would become slow.
 const SESSIONS: usize = 1000;
+const PATIENCE: Duration = Duration::from_secs(30);
 /// How often it is asked for a first answer.
 const TRIES: u32 = 50;
 
@@ -23,9 +25,9 @@ pub(super) fn run(peer: &Peer, bed: &Bed<'_>, options: &Options) -> Result<Repor
     bed.redis.cli(&["FLUSHALL"])?;
     let bare = ours::handler(bed)?;
     let started = (peer.start)(bed)?;
-    bed.runtime.block_on(answers(&started))?;
+    bed.runtime.block_on(within(answers(&started)))?;
     let at_rest = memory(&started);
-    let cookies = bed.runtime.block_on(sessions(&started))?;
+    let cookies = bed.runtime.block_on(within(sessions(&started)))?;
 
     let name = peer.name;
     let mut report = Report::default();
@@ -52,14 +54,16 @@ pub(super) fn run(peer: &Peer, bed: &Bed<'_>, options: &Options) -> Result<Repor
     };
     if peer.keyed {
         case("new keys", Keys::New);
-        bed.runtime.block_on(prime(&started, &cookies))?;
+        bed.runtime.block_on(within(prime(&started, &cookies)))?;
         case("replays", Keys::Same(SAME_KEYS));
     } else {
         case("passed through", Keys::New);
     }
     let megabytes = |what, it| Row::alone(name, "memory", what, (it, Unit::Megabytes), None);
     report.rows.push(megabytes("at rest", at_rest));
-    report.rows.push(megabytes("after the load", memory(&started)));
+    report
+        .rows
+        .push(megabytes("after the load", memory(&started)));
     let duplicates = duplicates::run(name, bed, &started, &cookies)?;
     report.rows.extend(duplicates);
     Ok(report)
@@ -78,6 +82,12 @@ fn rounds(
         rounds.add(wrk::run(load, &started.pids)?, base);
     }
     Ok(rounds)
+}
+
+/// A peer that hangs does not stop the others.
+async fn within<T>(step: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let done = tokio::time::timeout(PATIENCE, step).await;
+    done.unwrap_or_else(|_| Err(Failure::new("it does not answer in time")))
 }
 
 /// Waits until it answers: some listen before they can.
@@ -129,7 +139,10 @@ async fn prime(started: &Started, cookies: &[String]) -> Result<(), Failure> {
         };
         let answer = client.post(post).await?;
         if !answer.status.is_success() {
-            return Err(Failure::new(format!("a new key is answered {}", answer.status)));
+            return Err(Failure::new(format!(
+                "a new key is answered {}",
+                answer.status
+            )));
         }
     }
     Ok(())

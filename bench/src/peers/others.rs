@@ -30,7 +30,10 @@ pub(super) const EXPRESS: Kit = Kit {
     name: "express",
     files: &[
         ("package.json", "{\"private\":true}\n"),
-        ("main.cjs", include_str!("../../peers/express_idempotency.cjs")),
+        (
+            "main.cjs",
+            include_str!("../../peers/express_idempotency.cjs"),
+        ),
     ],
     steps: &["npm install --no-audit --no-fund express@5.3.0 express-idempotency@1.0.6"],
 };
@@ -144,7 +147,11 @@ pub(super) fn restate(bed: &Bed<'_>) -> Result<Started, Failure> {
         let said = server.said();
         Failure::new(format!("the service is not registered: {why}; {said}"))
     })?;
-    let mut started = Started::new(ingress, vec![server.pid(), service.pid()], (server, service));
+    let mut started = Started::new(
+        ingress,
+        vec![server.pid(), service.pid()],
+        (server, service),
+    );
     started.alive.push(Box::new(data));
     (started.pay, started.slow) = ("/payments/pay", "/payments/slow");
     Ok(started)
@@ -221,7 +228,9 @@ pub(super) fn actix(bed: &Bed<'_>) -> Result<Started, Failure> {
 
 pub(super) fn express(bed: &Bed<'_>) -> Result<Started, Failure> {
     let mut command = NODE.command()?;
-    command.arg("main.cjs").current_dir(bed.kits.join(EXPRESS.name));
+    command
+        .arg("main.cjs")
+        .current_dir(bed.kits.join(EXPRESS.name));
     let (process, port) = bed.serve(command)?;
     Ok(Started::new(port, vec![process.pid()], process))
 }
@@ -237,7 +246,9 @@ pub(super) fn powertools(bed: &Bed<'_>) -> Result<Started, Failure> {
 fn python(bed: &Bed<'_>, kit: &Kit) -> Result<Started, Failure> {
     let folder = bed.kits.join(kit.name);
     let mut command = Command::new(folder.join("venv/bin/python"));
-    command.args(["-W", "ignore", "main.py"]).current_dir(&folder);
+    command
+        .args(["-W", "ignore", "main.py"])
+        .current_dir(&folder);
     let (process, port) = bed.serve(command)?;
     let pids = vec![process.pid()];
     Ok(Started::new(port, pids, process).and(bed.redis_pid(), ()))

@@ -1,17 +1,16 @@
 //! The references and ourselves: the bare handler, plain proxies in front of it, the tower layer
 //! around it, the gateway in front of it.
 
-use std::process::Command;
-
 use onlyonce_testkit::servers::Server as _;
 
 use super::who::{Bed, Started};
 use crate::failure::Failure;
 use crate::process::free_port;
 use crate::proxy::{Haproxy, Nginx, Onlyonce};
+use crate::serve;
 
 pub(super) fn handler(bed: &Bed<'_>) -> Result<Started, Failure> {
-    serve(bed, None)
+    start(bed, None)
 }
 
 pub(super) fn nginx(bed: &Bed<'_>) -> Result<Started, Failure> {
@@ -29,17 +28,17 @@ pub(super) fn haproxy(bed: &Bed<'_>) -> Result<Started, Failure> {
 }
 
 pub(super) fn layer_memory(bed: &Bed<'_>) -> Result<Started, Failure> {
-    serve(bed, Some("memory:"))
+    start(bed, Some("memory:"))
 }
 
 pub(super) fn layer_redis(bed: &Bed<'_>) -> Result<Started, Failure> {
-    Ok(serve(bed, Some(&bed.redis.url()))?.and(bed.redis_pid(), ()))
+    Ok(start(bed, Some(&bed.redis.url()))?.and(bed.redis_pid(), ()))
 }
 
 pub(super) fn layer_file(bed: &Bed<'_>) -> Result<Started, Failure> {
     let folder = tempfile::tempdir().map_err(Failure::doing("make a folder"))?;
     let url = format!("file:{}/data", folder.path().display());
-    Ok(serve(bed, Some(&url))?.and([], folder))
+    Ok(start(bed, Some(&url))?.and([], folder))
 }
 
 pub(super) fn gateway_memory(bed: &Bed<'_>) -> Result<Started, Failure> {
@@ -63,14 +62,9 @@ fn gateway(bed: &Bed<'_>, store: &str) -> Result<Started, Failure> {
     Ok(Started { port, ..handler }.and([pid], gateway))
 }
 
-fn serve(bed: &Bed<'_>, store: Option<&str>) -> Result<Started, Failure> {
-    let own = std::env::current_exe().map_err(Failure::doing("find this program"))?;
+fn start(bed: &Bed<'_>, store: Option<&str>) -> Result<Started, Failure> {
     let port = free_port()?;
-    let mut command = Command::new(own);
-    command.arg("serve").arg("--port").arg(port.to_string());
-    command.arg("--runs").arg(&bed.runs);
-    command.args(store.map(|store| ["--store", store]).iter().flatten());
-    let mut process = bed.start(&command)?;
+    let mut process = bed.start(&serve::command(port, store, &bed.runs)?)?;
     process.wait_for(port)?;
     Ok(Started::new(port, vec![process.pid()], process))
 }

@@ -111,7 +111,9 @@ impl<'a> Bed<'a> {
 
     pub(super) fn start(&self, command: &Command) -> Result<Process, Failure> {
         static LOGS: AtomicU64 = AtomicU64::new(0);
-        let name = Path::new(command.get_program()).file_name().unwrap_or_default();
+        let name = Path::new(command.get_program())
+            .file_name()
+            .unwrap_or_default();
         let log = LOGS.fetch_add(1, Ordering::Relaxed);
         let log = format!("{}-{log}.log", name.to_string_lossy());
         Process::start_logged(command, &self.folder.join(log))
@@ -164,7 +166,7 @@ const fn other(
     }
 }
 
-pub(super) const PEERS: [Peer; 17] = [
+pub(super) static PEERS: [Peer; 17] = [
     reference("bare handler", ours::handler),
     reference("nginx, pass-through", ours::nginx),
     reference("HAProxy, pass-through", ours::haproxy),

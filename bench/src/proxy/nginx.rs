@@ -5,8 +5,9 @@ use std::fs;
 
 use tempfile::TempDir;
 
-use crate::process::{Process, free_port};
 use crate::failure::Failure;
+use crate::process::{Process, free_port};
+use crate::system::children;
 use crate::tool::NGINX;
 
 pub(crate) struct Nginx {
@@ -41,13 +42,7 @@ impl Nginx {
 
     /// Its workers.
     pub(crate) fn pids(&self) -> Vec<u32> {
-        let pid = self.process.pid();
-        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
-        let children = children.unwrap_or_default();
-        children
-            .split_whitespace()
-            .filter_map(|it| it.parse().ok())
-            .collect()
+        children(self.process.pid())
     }
 }
 

@@ -26,10 +26,10 @@ const OPEN_SECONDS_MAX: f64 = 2.0;
 
 /// What a process that only opened the store says of itself.
 #[derive(Serialize, Deserialize)]
-struct Reopened {
+pub(crate) struct Reopened {
     records: u64,
-    seconds: f64,
-    resident_mb: f64,
+    pub(crate) seconds: f64,
+    pub(crate) resident_mb: f64,
     peak_mb: f64,
 }
 
@@ -47,7 +47,7 @@ pub(super) async fn churn(folder: &Path, records: u64) -> Result<Vec<Row>, Failu
     });
     let case = format!("{records} records written and expired");
     let told = case.clone();
-    fill(&store, records, CHURN_KEEP, move |n| {
+    fill(&store, 0..records, CHURN_KEEP, move |n| {
         say(&format!("file, {told}: {n} written"));
     })
     .await;
@@ -74,19 +74,13 @@ pub(super) async fn live(folder: &Path, records: u64) -> Result<Vec<Row>, Failur
     let store = Arc::new(FileStore::open(&path).await?);
     let case = format!("{records} live records");
     let told = case.clone();
-    fill(&store, records, DAY, move |n| {
+    fill(&store, 0..records, DAY, move |n| {
         say(&format!("file, {told}: {n} stored"));
     })
     .await;
     drop(store);
     let disk = disk_mb(&path);
-    // In a process of its own: what this one has used is not given back whole.
-    say("file: opening it again");
-    let program = std::env::current_exe().map_err(Failure::doing("find this program"))?;
-    let said = Command::new(program).arg("reopen").arg(&path).output();
-    let said = said.map_err(Failure::doing("start this program"))?;
-    let reopened: Reopened = serde_json::from_slice(&said.stdout)
-        .map_err(Failure::doing("read what the opening process said"))?;
+    let reopened = opened(&path)?;
     clear(folder);
     if reopened.records != records {
         let found = reopened.records;
@@ -111,6 +105,17 @@ pub(super) async fn live(folder: &Path, records: u64) -> Result<Vec<Row>, Failur
         memory("memory", reopened.resident_mb),
         memory("memory while opening", reopened.peak_mb),
     ])
+}
+
+/// What opening a store takes, in a process of its own: what this one has used is not given back
+/// whole.
+pub(crate) fn opened(path: &Path) -> Result<Reopened, Failure> {
+    say("file: opening it again");
+    let program = std::env::current_exe().map_err(Failure::doing("find this program"))?;
+    let said = Command::new(program).arg("reopen").arg(path).output();
+    let said = said.map_err(Failure::doing("start this program"))?;
+    serde_json::from_slice(&said.stdout)
+        .map_err(Failure::doing("read what the opening process said"))
 }
 
 /// Opens the store in a folder, and says in JSON what came of it.
