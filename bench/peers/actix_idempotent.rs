@@ -49,7 +49,7 @@ async fn slow(_: Bytes) -> HttpResponse {
     HttpResponse::Ok().content_type("application/json").body(body)
 }
 
-async fn begin(session: Session) -> &'static str {
+async fn begin(session: Session, _: Bytes) -> &'static str {
     session.insert("user", 1).unwrap();
     "begun"
 }

@@ -23,7 +23,7 @@ static RUNS: AtomicU64 = AtomicU64::new(0);
 async fn main() {
     let store = Arc::new(MokaStore::builder().build());
     let options = IdempotentOptions::default()
-        .use_idempotency_key_header(Some("Idempotency-Key"), true)
+        .use_idempotency_key_header(Some("Idempotency-Key"), false)
         .expire_after(86_400);
     let cookie = CookieOptions::build().name("session").max_age(86_400).path("/");
     let app = Router::new()
@@ -50,7 +50,7 @@ async fn slow(_: Bytes) -> impl IntoResponse {
     ([(CONTENT_TYPE, "application/json")], format!("{{\"run\":{run}}}"))
 }
 
-async fn begin(session: Session<MokaStore>) -> &'static str {
+async fn begin(session: Session<MokaStore>, _: Bytes) -> &'static str {
     session.set("user", &1_u8, Ttl::new(86_400).unwrap(), None).await.unwrap();
     "begun"
 }

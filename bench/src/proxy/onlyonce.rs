@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use clap::Args;
+use tempfile::TempDir;
 
 use crate::failure::Failure;
 use crate::process::{Process, free_port};
@@ -28,9 +29,11 @@ impl Program {
 }
 
 pub(crate) struct Onlyonce {
+    // Before the folder that it writes to.
     process: Process,
     port: u16,
     admin: u16,
+    _folder: TempDir,
 }
 
 impl Onlyonce {
@@ -43,12 +46,14 @@ impl Onlyonce {
             .arg(format!("http://127.0.0.1:{upstream}"));
         command.arg("--listen").arg(format!("127.0.0.1:{port}"));
         command.arg("--admin").arg(format!("127.0.0.1:{admin}"));
-        let mut process = Process::start(&command)?;
+        let folder = tempfile::tempdir().map_err(Failure::doing("make a folder"))?;
+        let mut process = Process::start_logged(&command, &folder.path().join("log"))?;
         process.wait_for(port)?;
         Ok(Self {
             process,
             port,
             admin,
+            _folder: folder,
         })
     }
 
