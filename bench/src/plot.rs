@@ -51,6 +51,7 @@ pub(crate) fn bars(
             .configure_mesh()
             .disable_y_mesh()
             .y_labels(0)
+            .x_label_formatter(&f64::to_string)
             .label_style(("sans-serif", 12))
             .draw()?;
         let area = chart.plotting_area();
@@ -112,6 +113,8 @@ pub(crate) fn lines(
             .configure_mesh()
             .x_desc(x_name)
             .y_desc(y_name)
+            .x_label_formatter(&f64::to_string)
+            .y_label_formatter(&f64::to_string)
             .label_style(("sans-serif", 12))
             .draw()?;
         for (at, (name, points)) in series.iter().enumerate() {
@@ -125,7 +128,7 @@ pub(crate) fn lines(
         }
         chart
             .configure_series_labels()
-            .position(SeriesLabelPosition::UpperLeft)
+            .position(SeriesLabelPosition::LowerRight)
             .border_style(BLACK)
             .background_style(WHITE)
             .label_font(("sans-serif", 12))

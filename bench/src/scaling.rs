@@ -77,6 +77,8 @@ struct Point {
 #[derive(Serialize)]
 struct Measured {
     machine: String,
+    /// How many processes were busy there before it began.
+    load: f64,
     /// How long each point was measured.
     seconds: u64,
     points: Vec<Point>,
@@ -136,8 +138,17 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         if !options.only.is_empty() && !options.only.contains(curve) {
             continue;
         }
-        let done = curve.points(options);
-        if let Err(why) = done.and_then(|points| write(*curve, points, options)) {
+        let load = system::load();
+        let done = curve.points(options).and_then(|points| {
+            let measured = Measured {
+                machine: system::machine(),
+                load,
+                seconds: options.seconds,
+                points,
+            };
+            write(*curve, &measured, options)
+        });
+        if let Err(why) = done {
             say(&format!("scaling, {}: {why}", curve.name()));
             failed.push(format!("{}: {why}", curve.name()));
         }
@@ -148,17 +159,12 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     Err(Failure::new(failed.join("; ")))
 }
 
-fn write(curve: Curve, points: Vec<Point>, options: &Options) -> Result<(), Failure> {
-    let measured = Measured {
-        machine: system::machine(),
-        seconds: options.seconds,
-        points,
-    };
+fn write(curve: Curve, measured: &Measured, options: &Options) -> Result<(), Failure> {
     let folder = &options.output;
     let cannot = || Failure::doing(format!("write to {}", folder.display()));
     fs::create_dir_all(folder).map_err(cannot())?;
     let name = |end: &str| folder.join(format!("scaling-{}{end}", curve.name()));
-    let json = serde_json::to_string_pretty(&measured).map_err(Failure::doing("write JSON"))?;
+    let json = serde_json::to_string_pretty(measured).map_err(Failure::doing("write JSON"))?;
     fs::write(name(".json"), json + "\n").map_err(cannot())?;
     let x = curve.x();
     let rates = lines(&measured.points, |point| point.rate);
@@ -167,7 +173,7 @@ fn write(curve: Curve, points: Vec<Point>, options: &Options) -> Result<(), Fail
     let p99s = lines(&measured.points, |point| point.p99);
     let title = format!("p99 against {x}");
     plot::lines(&name("-p99.svg"), &title, (x, "microseconds"), &p99s)?;
-    document::write(&options.document, curve, &measured)
+    document::write(&options.document, curve, measured)
 }
 
 fn lines(points: &[Point], figure: impl Fn(&Point) -> f64) -> Vec<plot::Line> {

@@ -73,3 +73,10 @@ pub(crate) fn machine() -> String {
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     format!("{cores} cores of {model}, Linux {}", kernel.trim())
 }
+
+/// How many processes were busy in the last minute.
+pub(crate) fn load() -> f64 {
+    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let first = load.split(' ').next();
+    first.and_then(|it| it.parse().ok()).unwrap_or(0.0)
+}

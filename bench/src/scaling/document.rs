@@ -36,6 +36,7 @@ pub(super) fn write(path: &Path, curve: Curve, measured: &Measured) -> Result<()
 fn table(curve: Curve, measured: &Measured) -> String {
     let Measured {
         machine,
+        load,
         seconds,
         points,
     } = measured;
@@ -44,7 +45,7 @@ fn table(curve: Curve, measured: &Measured) -> String {
         .map_or_else(Vec::new, |it| it.more.keys().collect());
     let head: String = more.iter().map(|name| format!(" {name} |")).collect();
     let mut text = format!(
-        "\n{seconds} s a point, on {machine}:\n\n\
+        "\n{seconds} s a point, on {machine}, where {load:.1} processes were busy before:\n\n\
          | {} | | a second | p99 |{head}\n|---|---|---|---|{}\n",
         curve.x(),
         "---|".repeat(more.len()),
@@ -55,11 +56,11 @@ fn table(curve: Curve, measured: &Measured) -> String {
             None => " |".to_owned(),
         });
         text.push_str(&format!(
-            "| {} | {} | {:.0} | {:.2} ms |{}\n",
+            "| {} | {} | {:.0} | {} |{}\n",
             point.x,
             point.series,
             point.rate,
-            point.p99 / 1e3,
+            time(point.p99),
             more.collect::<String>(),
         ));
     }
@@ -67,6 +68,13 @@ fn table(curve: Curve, measured: &Measured) -> String {
     text + &format!(
         "\n![](benchmarks/scaling-{name}-rate.svg)\n![](benchmarks/scaling-{name}-p99.svg)\n"
     )
+}
+
+fn time(micros: f64) -> String {
+    match micros {
+        _ if micros < 1e3 => format!("{micros:.0} µs"),
+        _ => format!("{:.1} ms", micros / 1e3),
+    }
 }
 
 fn shown(figure: f64) -> String {

@@ -22,8 +22,10 @@ const CLIENTS: [usize; 3] = [1, 16, 64];
 const GOAL: Goal = Goal::AtLeast(0.8);
 /// Records to complete or to replay. redis-benchmark picks them at random.
 const POOL: u64 = 400_000;
-/// How many of the pool are completed in a turn: few enough that hardly any is met twice.
-const COMPLETIONS: u64 = POOL / 16;
+/// How many of the pool are completed in a turn at most: few enough that hardly any is met twice.
+const COMPLETIONS_MAX: u64 = POOL / 16;
+/// How many requests tell about how fast it is.
+const ROUGH: u64 = 1000;
 /// Twelve digits behind as much as makes a key as long as ours.
 const KEY: &str = "onlyonce:0000000000000000000000000000000000000000000000000000__rand_int__";
 const ANY_KEY: &str = "1000000000000";
@@ -116,7 +118,7 @@ impl Bed {
         let value = "v".repeat(self.claim_bytes);
         let set = ["SET", KEY, &value, "NX", "GET", "PX", &self.milliseconds];
         self.redis.cli(&["FLUSHALL"])?;
-        let rough = self.tool(clients, ANY_KEY, 10_000, &set)?;
+        let rough = self.tool(clients, ANY_KEY, ROUGH, &set)?;
         let claims = self.tool(clients, ANY_KEY, half_a_turn(rough, turns), &set)?;
 
         self.fill_pool(false).await?;
@@ -134,7 +136,8 @@ impl Bed {
             &answer,
         ];
         let pool = POOL.to_string();
-        let completions = self.tool(clients, &pool, COMPLETIONS, &evaluate)?;
+        let count = half_a_turn(rough, turns).min(COMPLETIONS_MAX);
+        let completions = self.tool(clients, &pool, count, &evaluate)?;
         Ok(Sample {
             rate: 1.0 / (1.0 / claims.rate + 1.0 / completions.rate),
             p99: Some(claims.p99.unwrap_or(0.0) + completions.p99.unwrap_or(0.0)),
@@ -158,7 +161,7 @@ impl Bed {
         let value = "v".repeat(self.claim_bytes);
         let set = ["SET", KEY, &value, "NX", "GET", "PX", &self.milliseconds];
         let pool = POOL.to_string();
-        let rough = self.tool(clients, &pool, 10_000, &set)?;
+        let rough = self.tool(clients, &pool, ROUGH, &set)?;
         let base = self.tool(clients, &pool, 2 * half_a_turn(rough, turns), &set)?;
         Ok((ours, base))
     }
@@ -215,7 +218,7 @@ fn pooled(n: u64) -> Slot {
 
 /// How many requests at this rate fill half a turn.
 fn half_a_turn(rough: Sample, turns: Turns) -> u64 {
-    (rough.rate * turns.time.as_secs_f64() / 2.0) as u64
+    (rough.rate * turns.time.as_secs_f64() / 2.0).max(1.0) as u64
 }
 
 /// A head, and a line: the name, then requests a second and latencies in milliseconds.
