@@ -44,22 +44,29 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         machine: Some(system::machine()),
         ..Report::default()
     };
-    let mut add = |name: &'static str, part: Result<Report, Failure>| match part {
-        Ok(part) => report.add(part),
-        Err(why) => {
-            say(&format!("{name}: {why}"));
+    let mut add = |name: &'static str, part: &dyn Fn() -> Result<Report, Failure>| {
+        if !budget.has_time() {
             report
                 .notes
-                .push(Note::new(name, "not measured", why.to_string()));
+                .push(Note::new(name, "left out", "no time was left"));
+            return;
+        }
+        match part() {
+            Ok(part) => report.add(part),
+            Err(why) => {
+                say(&format!("{name}: {why}"));
+                let note = Note::new(name, "not measured", why.to_string());
+                report.notes.push(note);
+            }
         }
     };
-    add("layer", layer::run(budget.part(LAYER)));
+    add("layer", &|| layer::run(budget.part(LAYER)));
     let parts = stores::Options::short(rounds);
-    add("stores", stores::run(&parts, budget.part(STORES)));
+    add("stores", &|| stores::run(&parts, budget.part(STORES)));
     let parts = gateway::Options::short(program(), rounds, 2);
-    add("gateway", gateway::run(&parts, budget.part(GATEWAY)));
+    add("gateway", &|| gateway::run(&parts, budget.part(GATEWAY)));
     let parts = peers::Options::short(program(), options.folder.clone(), rounds.min(2));
-    add("peers", peers::run(&parts, budget));
+    add("peers", &|| peers::run(&parts, budget));
     println!("{report}");
     write(&report, &options.output)
 }

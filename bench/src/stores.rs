@@ -14,7 +14,7 @@ use clap::{Args, ValueEnum};
 
 use crate::budget::Budget;
 use crate::failure::Failure;
-use crate::report::Report;
+use crate::report::{Note, Report};
 use crate::{runtime, say};
 
 pub(crate) use self::sizes::{opened, reopen};
@@ -104,24 +104,24 @@ pub(crate) fn run(options: &Options, budget: Budget) -> Result<Report, Failure> 
         budget,
     };
     let mut report = Report::default();
-    if options.wants(Part::File) {
-        report
-            .rows
-            .extend(runtime.block_on(file::run(&options.folder, turns))?);
-    }
-    if options.wants(Part::Churn) {
-        let churn = sizes::churn(&options.folder, options.churn_records);
-        report.rows.extend(runtime.block_on(churn)?);
-    }
-    if options.wants(Part::Redis) {
-        report.rows.extend(redis::run(&runtime, turns)?);
-    }
-    if options.wants(Part::Postgres) {
-        report.rows.extend(postgres::run(&runtime, turns)?);
-    }
-    if options.wants(Part::Live) {
-        let live = sizes::live(&options.folder, options.live_records);
-        report.rows.extend(runtime.block_on(live)?);
+    for part in Part::value_variants()
+        .iter()
+        .filter(|it| options.wants(**it))
+    {
+        if !budget.has_time() {
+            let name = part.to_possible_value();
+            let name = name.map_or_else(String::new, |it| it.get_name().to_owned());
+            report.notes.push(Note::new("stores", "left out", name));
+            continue;
+        }
+        let folder = &options.folder;
+        report.rows.extend(match part {
+            Part::File => runtime.block_on(file::run(folder, turns))?,
+            Part::Churn => runtime.block_on(sizes::churn(folder, options.churn_records))?,
+            Part::Redis => redis::run(&runtime, turns)?,
+            Part::Postgres => postgres::run(&runtime, turns)?,
+            Part::Live => runtime.block_on(sizes::live(folder, options.live_records))?,
+        });
     }
     Ok(report)
 }
