@@ -37,16 +37,23 @@ async fn main() -> std::io::Result<()> {
 
 async fn pay(_: Bytes) -> HttpResponse {
     let body = format!("\"{}\"", "r".repeat(198));
-    HttpResponse::Ok().content_type("application/json").body(body)
+    HttpResponse::Ok()
+        .content_type("application/json")
+        .body(body)
 }
 
 async fn slow(_: Bytes) -> HttpResponse {
     let run = RUNS.fetch_add(1, Ordering::Relaxed);
-    let mut file = std::fs::File::options().append(true).open(variable("RUNS")).unwrap();
+    let mut file = std::fs::File::options()
+        .append(true)
+        .open(variable("RUNS"))
+        .unwrap();
     file.write_all(b".").unwrap();
     actix_web::rt::time::sleep(Duration::from_millis(100)).await;
     let body = format!("{{\"run\":{run}}}");
-    HttpResponse::Ok().content_type("application/json").body(body)
+    HttpResponse::Ok()
+        .content_type("application/json")
+        .body(body)
 }
 
 async fn begin(session: Session, _: Bytes) -> &'static str {

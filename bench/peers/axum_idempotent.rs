@@ -25,7 +25,10 @@ async fn main() {
     let options = IdempotentOptions::default()
         .use_idempotency_key_header(Some("Idempotency-Key"), false)
         .expire_after(86_400);
-    let cookie = CookieOptions::build().name("session").max_age(86_400).path("/");
+    let cookie = CookieOptions::build()
+        .name("session")
+        .max_age(86_400)
+        .path("/");
     let app = Router::new()
         .route("/payments", post(pay))
         .route("/slow", post(slow))
@@ -39,19 +42,31 @@ async fn main() {
 }
 
 async fn pay(_: Bytes) -> impl IntoResponse {
-    ([(CONTENT_TYPE, "application/json")], format!("\"{}\"", "r".repeat(198)))
+    (
+        [(CONTENT_TYPE, "application/json")],
+        format!("\"{}\"", "r".repeat(198)),
+    )
 }
 
 async fn slow(_: Bytes) -> impl IntoResponse {
     let run = RUNS.fetch_add(1, Ordering::Relaxed);
-    let mut file = std::fs::File::options().append(true).open(variable("RUNS")).unwrap();
+    let mut file = std::fs::File::options()
+        .append(true)
+        .open(variable("RUNS"))
+        .unwrap();
     file.write_all(b".").unwrap();
     tokio::time::sleep(Duration::from_millis(100)).await;
-    ([(CONTENT_TYPE, "application/json")], format!("{{\"run\":{run}}}"))
+    (
+        [(CONTENT_TYPE, "application/json")],
+        format!("{{\"run\":{run}}}"),
+    )
 }
 
 async fn begin(session: Session<MokaStore>, _: Bytes) -> &'static str {
-    session.set("user", &1_u8, Ttl::new(86_400).unwrap(), None).await.unwrap();
+    session
+        .set("user", &1_u8, Ttl::new(86_400).unwrap(), None)
+        .await
+        .unwrap();
     "begun"
 }
 
