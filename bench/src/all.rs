@@ -130,7 +130,7 @@ fn text(report: &Report) -> String {
          Requests of 300 bytes, answers of 200, 64 connections. \"Of bare\" is the rate as a ratio to\n\
          the bare handler, measured right before. CPU and memory are those of everything that has to\n\
          run: the peer, the handler and Redis where it is used. The duplicates are sent at the same\n\
-         moment to a handler that takes 100 ms.\n\n\
+         moment to a handler that takes 100 ms; served is who has a good answer within 15 s.\n\n\
          ![](peers-rate.svg)\n![](peers-p99.svg)\n![](peers-cpu.svg)\n\n\
          {peers}\n\
          ## Layer, stores and gateway\n\n![](ratios.svg)\n\n{rest}"
