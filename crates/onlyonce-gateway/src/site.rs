@@ -7,21 +7,20 @@ use std::time::Duration;
 
 use http::{HeaderName, HeaderValue, Method, Request, Response, Uri};
 use hyper::body::Incoming;
-use onlyonce_core::policy::{Duplicate, KeyNeed, StoreDown};
-use onlyonce_core::{Engine, OnLapse, Policy, Profile, Release};
-use onlyonce_tower::scope::JwtVerifier;
-use onlyonce_tower::{
-    Allowance, ClientAddress, IdempotencyLayer, Idempotent, Replayed, RequestBody, ScopePart,
-};
-use tower_layer::Layer;
+use onlyonce_core::{Engine, Release};
+use onlyonce_tower::{Allowance, ClientAddress, Idempotent, Replayed, RequestBody};
 use tower_service::Service;
 
 use crate::auth_check::AuthCheck;
 use crate::body::{self, ClientBody, GatewayBody};
-use crate::config::{Ask, Config, ConfigError, Down, Lapse, Match, Need, Part, Rules, Span};
+use crate::config::{Config, ConfigError, Match, Span};
 use crate::forward::{self, Peer};
 use crate::traces::{RequestSpan, Traces};
 use crate::upstream::{Patience, Upstream, UpstreamError};
+
+use self::terms::{Common, Terms};
+
+mod terms;
 
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 const RESPONSE_MAX: Duration = Duration::from_secs(60);
@@ -250,13 +249,6 @@ fn matcher(matches: &Match) -> Result<matchit::Router<()>, ConfigError> {
 #[derive(Default)]
 struct Upstreams(BTreeMap<String, Upstream>);
 
-/// What all routes share.
-struct Common<'a> {
-    engine: &'a Engine,
-    allowance: &'a Allowance,
-    verifier: Option<JwtVerifier>,
-}
-
 impl Upstreams {
     fn named(&mut self, address: &str, patience: Patience) -> Result<Upstream, ConfigError> {
         let uri =
@@ -284,123 +276,6 @@ fn patience(config: &Config) -> Patience {
         response_max: or(config.timeouts.response, RESPONSE_MAX),
         idle_max: or(config.timeouts.idle, IDLE_MAX),
     }
-}
-
-/// What a route is told, before it is a policy.
-struct Terms<'a> {
-    profile: Option<Profile>,
-    scope: Option<&'a Vec<Part>>,
-    ttl: Option<Span>,
-    /// General rules, then the route's own.
-    rules: [&'a Rules; 2],
-    matches: Option<&'a Match>,
-}
-
-impl Terms<'_> {
-    fn handling(
-        &self,
-        common: &Common<'_>,
-        upstream: Upstream,
-        check: Option<&Ask>,
-    ) -> Result<Handling, ConfigError> {
-        let check = check.map(|ask| Arc::new(AuthCheck::new(ask, upstream.clone())));
-        Ok(Handling::Once(self.layer(common)?.layer(upstream), check))
-    }
-
-    fn layer(&self, common: &Common<'_>) -> Result<IdempotencyLayer<Classify>, ConfigError> {
-        let classify: Classify = UpstreamError::release;
-        let verifier = common.verifier.as_ref();
-        let mut layer = IdempotencyLayer::new(common.engine.clone())
-            .policy(self.policy())
-            .allowance(common.allowance.clone())
-            .classify_errors(classify);
-        if let Some(scope) = self.scope {
-            layer = layer.scope(scope.iter().filter_map(|part| scope_part(part, verifier)));
-        }
-        if let Some(matches) = self.matches {
-            layer = layer
-                .route(&matches.path)
-                .map_err(|error| ConfigError::new(format!("route {matches}"), error.to_string()))?;
-        }
-        Ok(layer)
-    }
-
-    fn policy(&self) -> Policy {
-        let mut policy = self
-            .profile
-            .map_or_else(Policy::default, |profile| profile.policy());
-        if let Some(ttl) = self.ttl {
-            policy.keep_for = ttl.0;
-        }
-        for rules in self.rules {
-            apply(rules, &mut policy);
-        }
-        policy
-    }
-}
-
-/// Puts what `rules` says differently into `policy`.
-fn apply(rules: &Rules, policy: &mut Policy) {
-    fn put<T>(place: &mut T, value: Option<T>) {
-        if let Some(value) = value {
-            *place = value;
-        }
-    }
-    put(&mut policy.lease_for, rules.lease.map(|span| span.0));
-    put(
-        &mut policy.execution_max,
-        rules.execution_max.map(|span| span.0),
-    );
-    put(&mut policy.waiters_max, rules.waiters_max);
-    put(&mut policy.local_waiters_max, rules.local_waiters_max);
-    put(
-        &mut policy.limits.request_bytes_max,
-        rules.request_bytes_max,
-    );
-    put(
-        &mut policy.limits.response_bytes_max,
-        rules.response_bytes_max,
-    );
-    let duplicate = rules.wait.map(|span| {
-        if span.0.is_zero() {
-            Duplicate::Refuse
-        } else {
-            Duplicate::Wait(span.0)
-        }
-    });
-    put(&mut policy.duplicate, duplicate);
-    let on_lapse = rules.on_lapse.map(|lapse| match lapse {
-        Lapse::Rerun => OnLapse::Rerun,
-        Lapse::Hold => OnLapse::Hold,
-    });
-    put(&mut policy.on_lapse, on_lapse);
-    let store_down = rules.store_down.map(|down| match down {
-        Down::Closed => StoreDown::Closed,
-        Down::Open => StoreDown::Open,
-    });
-    put(&mut policy.store_down, store_down);
-    if let Some(need) = rules.key {
-        let need = match need {
-            Need::Optional => KeyNeed::Optional,
-            Need::Required => KeyNeed::Required,
-        };
-        policy.http.methods = policy.http.methods.clone().all_need(need);
-    }
-}
-
-fn scope_part(part: &Part, verifier: Option<&JwtVerifier>) -> Option<ScopePart> {
-    Some(match part {
-        Part::Route => ScopePart::Route,
-        Part::Caller => ScopePart::Caller,
-        Part::Path(name) => ScopePart::Path(name.clone()),
-        Part::Header { name, trusted } => ScopePart::Header {
-            name: name.clone(),
-            trusted: *trusted,
-        },
-        Part::Cookie(name) => ScopePart::Cookie(name.clone()),
-        Part::Body(member) => ScopePart::Body(member.clone()),
-        Part::Jwt(claim) => ScopePart::Jwt(verifier?.clone().claim(claim)),
-    })
 }
 
 /// The same site for each worker, so that a connection to an upstream stays on its thread.
