@@ -16,7 +16,7 @@ const PAGE_RECORDS_MAX: usize = 1000;
 /// Stand for the addresses of the records that are there, and of one that is not.
 const SLOTS: [&str; 4] = ["SLOT0", "SLOT1", "SLOT2", "SLOT3"];
 
-/// The bytes are a request as [`Ask::parse`] reads it.
+/// The bytes are a request as `Ask::parse` reads it.
 pub fn admin(data: &[u8]) {
     if let Some(ask) = Ask::parse(data) {
         block_on(asked(ask));

@@ -10,7 +10,7 @@ use crate::layered::{Answer, Ask, Handler, Layered, block_on};
 
 const ANSWER: &[u8] = br#"{"done":true}"#;
 
-/// The first byte picks a profile, the second a scope; the rest is a request as [`Ask::parse`] reads
+/// The first byte picks a profile, the second a scope; the rest is a request as `Ask::parse` reads
 /// it.
 pub fn header(data: &[u8]) {
     let Some((&[profile, scope], text)) = data.split_first_chunk() else {
