@@ -8,6 +8,7 @@ mod media;
 mod multipart;
 mod rule;
 
+use std::borrow::Cow;
 use std::fmt;
 
 use sha2::{Digest, Sha256};
@@ -64,7 +65,7 @@ pub enum Part {
 /// repeated member names all stay, in their order. `None` for anything but JSON in UTF-8 of at most
 /// 128 nested levels without lone surrogate escapes.
 pub fn canonical_json(input: &[u8]) -> Option<Vec<u8>> {
-    json::canonicalise(input, false)
+    json::canonicalise(input, false).map(Cow::into_owned)
 }
 
 /// A key for a caller that has none: SHA-256, in lower-case hex, over `context` and the JSON in

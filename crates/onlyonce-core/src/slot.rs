@@ -34,26 +34,34 @@ const SCOPE_BYTES_USUAL: usize = 192;
 impl Scope {
     /// A scope within `namespace`: an environment, a product, a tenant of the whole installation.
     pub fn new(namespace: &str) -> Self {
-        let scope = Self {
+        let mut scope = Self {
             framed: Vec::with_capacity(SCOPE_BYTES_USUAL),
         };
-        scope.with("namespace", namespace)
+        scope.add("namespace", Some(namespace));
+        scope
     }
 
     /// Adds a named part that is there. An empty value is still a value.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
-        self.frame(1, name.as_bytes());
-        self.frame(2, value.as_ref());
+        self.add(name, Some(value));
         self
     }
 
     /// Adds a named part that is absent: an anonymous caller is not one whose name is empty.
     #[must_use]
     pub fn without(mut self, name: &str) -> Self {
-        self.frame(1, name.as_bytes());
-        self.frame(3, b"");
+        self.add(name, None::<&[u8]>);
         self
+    }
+
+    /// Adds a named part in place: [`with`](Self::with) its value, or [`without`](Self::without).
+    pub fn add(&mut self, name: &str, value: Option<impl AsRef<[u8]>>) {
+        self.frame(1, name.as_bytes());
+        match value {
+            Some(value) => self.frame(2, value.as_ref()),
+            None => self.frame(3, b""),
+        }
     }
 
     /// Tag, length and bytes. The length is in base 128: every byte less is one less to digest.

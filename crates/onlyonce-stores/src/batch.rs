@@ -5,6 +5,8 @@
 #[cfg(any(feature = "redis", feature = "sql"))]
 use std::{future::Future, sync::Arc};
 
+#[cfg(feature = "file")]
+use tokio::runtime::Handle;
 #[cfg(any(feature = "redis", feature = "sql"))]
 use tokio::sync::Mutex;
 use tokio::sync::{mpsc, oneshot};
@@ -13,12 +15,57 @@ use tokio::sync::{mpsc, oneshot};
 pub(crate) struct Asked<Q, A> {
     pub(crate) question: Q,
     answer: oneshot::Sender<A>,
+    /// Where it was asked, if a task did.
+    #[cfg(feature = "file")]
+    runtime: Option<Handle>,
 }
 
 impl<Q, A> Asked<Q, A> {
+    fn by_a_task(question: Q) -> (Self, oneshot::Receiver<A>) {
+        let (answer, answered) = oneshot::channel();
+        let asked = Self {
+            question,
+            answer,
+            #[cfg(feature = "file")]
+            runtime: Handle::try_current().ok(),
+        };
+        (asked, answered)
+    }
+
     /// Answers. Whoever asked may have gone away; then nobody hears it.
+    #[cfg(any(feature = "redis", feature = "sql"))]
     pub(crate) fn answer(self, answer: A) {
         drop(self.answer.send(answer));
+    }
+}
+
+/// Answers many from outside of their runtimes. Waking a task from there costs a system call, so
+/// each runtime is told once, and wakes its tasks by itself.
+#[cfg(feature = "file")]
+pub(crate) fn answer_all<Q, A: Send + 'static>(answers: impl Iterator<Item = (Asked<Q, A>, A)>) {
+    let mut runtimes: Vec<(Handle, Vec<(oneshot::Sender<A>, A)>)> = Vec::new();
+    for (asked, answer) in answers {
+        let Some(runtime) = asked.runtime else {
+            drop(asked.answer.send(answer));
+            continue;
+        };
+        let told = (asked.answer, answer);
+        match runtimes.iter_mut().find(|(it, _)| it.id() == runtime.id()) {
+            Some((_, all)) => all.push(told),
+            None => runtimes.push((runtime, vec![told])),
+        }
+    }
+    for (runtime, all) in runtimes {
+        let is_one = all.len() == 1;
+        let tell = move || {
+            all.into_iter()
+                .for_each(|(to, answer)| drop(to.send(answer)))
+        };
+        if is_one {
+            tell();
+        } else {
+            runtime.spawn(async move { tell() });
+        }
     }
 }
 
@@ -42,7 +89,12 @@ impl<Q: Send + 'static, A: Send + 'static> Gatherer<Q, A> {
     #[cfg(feature = "file")]
     pub(crate) fn ask_blocking(&self, question: Q) -> Option<A> {
         let (answer, answered) = oneshot::channel();
-        self.queue.send(Asked { question, answer }).ok()?;
+        let asked = Asked {
+            question,
+            answer,
+            runtime: None,
+        };
+        self.queue.send(asked).ok()?;
         answered.blocking_recv().ok()
     }
 
@@ -76,8 +128,8 @@ impl<Q: Send + 'static, A: Send + 'static> Gatherer<Q, A> {
     /// Asks, and waits for the answer; nothing if the worker ended before it gave one. What was
     /// asked is done even if the caller goes away.
     pub(crate) async fn ask(&self, question: Q) -> Option<A> {
-        let (answer, answered) = oneshot::channel();
-        self.queue.send(Asked { question, answer }).ok()?;
+        let (asked, answered) = Asked::by_a_task(question);
+        self.queue.send(asked).ok()?;
         answered.await.ok()
     }
 }

@@ -82,7 +82,7 @@ pub(crate) struct ScopeRule {
 }
 
 /// A request's scope, and what was learnt of its caller on the way.
-pub(crate) struct Scoped {
+pub(crate) struct Scoped<'a> {
     pub(crate) scope: Scope,
     pub(crate) actor: Option<Arc<str>>,
     /// A digest of the credential, where the identity in the address is only claimed.
@@ -90,7 +90,7 @@ pub(crate) struct Scoped {
     /// Who the caller is, where something vouches for it.
     proven: Option<Vec<u8>>,
     /// What nobody else can show, and is in the address: an opaque credential, a session.
-    secret: Option<Vec<u8>>,
+    secret: Option<&'a [u8]>,
     /// The first parameter of the path among its parts.
     pub(crate) intake: Option<Arc<str>>,
 }
@@ -148,7 +148,11 @@ impl ScopeRule {
         }
     }
 
-    pub(crate) fn read(&self, subject: &Subject<'_>, engine: &Engine) -> Result<Scoped, Refusal> {
+    pub(crate) fn read<'a>(
+        &self,
+        subject: &Subject<'a>,
+        engine: &Engine,
+    ) -> Result<Scoped<'a>, Refusal> {
         let mut read = Scoped::new(engine);
         read.part("host", host(subject.parts));
         for part in &self.parts {
@@ -175,7 +179,7 @@ impl ScopeRule {
     }
 }
 
-impl Scoped {
+impl<'a> Scoped<'a> {
     fn new(engine: &Engine) -> Self {
         Self {
             scope: engine.scope(),
@@ -190,7 +194,7 @@ impl Scoped {
     pub(crate) fn asker(&mut self, parts: &request::Parts) -> Asker {
         Asker {
             proven: self.proven.take(),
-            secret: self.secret.take(),
+            secret: self.secret.map(<[u8]>::to_vec),
             address: parts.extensions.get().map(|ClientAddress(ip)| *ip),
         }
     }
@@ -201,11 +205,7 @@ impl Scoped {
 
     /// Adds a part that may be absent: absent and empty are not the same.
     fn part(&mut self, name: &str, value: Option<impl AsRef<[u8]>>) {
-        let scope = std::mem::replace(&mut self.scope, Scope::new(""));
-        self.scope = match value {
-            Some(value) => scope.with(name, value),
-            None => scope.without(name),
-        };
+        self.scope.add(name, value);
     }
 }
 
@@ -255,11 +255,11 @@ impl ScopePart {
         }
     }
 
-    fn read(
+    fn read<'a>(
         &self,
-        subject: &Subject<'_>,
+        subject: &Subject<'a>,
         engine: &Engine,
-        read: &mut Scoped,
+        read: &mut Scoped<'a>,
     ) -> Result<(), Refusal> {
         match self {
             Self::Route => read.part("route", Some(subject.path)),
@@ -286,7 +286,7 @@ impl ScopePart {
                 let value = cookie(&subject.parts.headers, name)?;
                 read.part(name, value);
                 match value {
-                    Some(value) => read.secret = Some(value.as_bytes().to_vec()),
+                    Some(value) => read.secret = Some(value.as_bytes()),
                     None => caller::read(subject.parts, engine, read)?,
                 }
             }

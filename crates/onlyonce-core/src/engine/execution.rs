@@ -20,9 +20,13 @@ use super::flight::{Flight, Phase};
 #[derive(Clone)]
 pub struct Execution {
     key: Key,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
     /// What it runs under; nothing when running without protection.
-    protection: Option<Arc<Protection>>,
-    wishes: Arc<Mutex<Wishes>>,
+    protection: Option<Protection>,
+    wishes: Mutex<Wishes>,
 }
 
 struct Protection {
@@ -54,19 +58,25 @@ impl Execution {
             since,
             clock: Arc::clone(clock),
         };
-        Self {
-            key: call.key.clone(),
-            protection: Some(Arc::new(protection)),
-            wishes: Arc::default(),
-        }
+        Self::under(Some(protection), call)
     }
 
     pub(super) fn unprotected(call: &Call) -> Self {
+        Self::under(None, call)
+    }
+
+    fn under(protection: Option<Protection>, call: &Call) -> Self {
         Self {
             key: call.key.clone(),
-            protection: None,
-            wishes: Arc::default(),
+            shared: Arc::new(Shared {
+                protection,
+                wishes: Mutex::default(),
+            }),
         }
+    }
+
+    fn protection(&self) -> Option<&Protection> {
+        self.shared.protection.as_ref()
     }
 
     /// The key this runs under.
@@ -76,7 +86,7 @@ impl Execution {
 
     /// The lease; nothing when running without protection.
     pub fn lease(&self) -> Option<&Lease> {
-        self.protection.as_ref().map(|protection| &protection.lease)
+        self.protection().map(|protection| &protection.lease)
     }
 
     /// How logs and events name the key: a harmless start of it and of its digest. Nothing when
@@ -88,14 +98,14 @@ impl Execution {
 
     /// When the slot became ours; nothing when running without protection.
     pub(super) fn since(&self) -> Option<Duration> {
-        self.protection.as_ref().map(|protection| protection.since)
+        self.protection().map(|protection| protection.since)
     }
 
     /// How long this has run until now: the [`took`](crate::Response::took) of an answer that the
     /// handler stores itself. Zero when running without protection.
     pub fn took(&self) -> Duration {
-        let protection = self.protection.as_ref();
-        protection.map_or(Duration::ZERO, |it| it.clock.now().saturating_sub(it.since))
+        self.protection()
+            .map_or(Duration::ZERO, |it| it.clock.now().saturating_sub(it.since))
     }
 
     /// 1, or more if an earlier attempt lapsed: then check what it left behind.
@@ -105,40 +115,39 @@ impl Execution {
 
     /// Whether another process has taken over meanwhile. What this one answers will not count.
     pub fn is_lost(&self) -> bool {
-        self.protection
-            .as_ref()
+        self.protection()
             .is_some_and(|protection| protection.flight.is_lost())
     }
 
     /// Tells who waits that it ran and that the store does not take the result yet.
     pub(super) fn stall(&self) {
-        if let Some(protection) = &self.protection {
+        if let Some(protection) = self.protection() {
             protection.flight.enter(Phase::Stalled);
         }
     }
 
     /// Does not store this answer; the next request with the key runs again.
     pub fn do_not_store(&self) {
-        lock(&self.wishes).do_not_store = true;
+        lock(&self.shared.wishes).do_not_store = true;
     }
 
     /// Whether its answer is to be stored, as far as it was said until now.
     pub fn stores(&self) -> bool {
-        self.protection.is_some() && !lock(&self.wishes).do_not_store
+        self.protection().is_some() && !lock(&self.shared.wishes).do_not_store
     }
 
     /// Keeps this answer for another time than the policy's.
     pub fn keep_for(&self, keep_for: Duration) {
-        lock(&self.wishes).keep_for = Some(keep_for);
+        lock(&self.shared.wishes).keep_for = Some(keep_for);
     }
 
     /// Names what was made, for audits and operators.
     pub fn made(&self, resource: impl Into<String>) {
-        lock(&self.wishes).resource = Some(resource.into());
+        lock(&self.shared.wishes).resource = Some(resource.into());
     }
 
     pub(super) fn wishes(&self) -> Wishes {
-        lock(&self.wishes).clone()
+        lock(&self.shared.wishes).clone()
     }
 }
 

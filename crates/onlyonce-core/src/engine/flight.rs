@@ -246,6 +246,11 @@ impl Flight {
         self.changed.notify_waiters();
     }
 
+    /// Whether it ran and the store does not take the result yet.
+    pub(super) fn is_stalled(&self) -> bool {
+        matches!(lock(&self.phase).phase, Phase::Stalled)
+    }
+
     pub(super) fn lose(&self) {
         self.lost.store(true, Ordering::Relaxed);
     }

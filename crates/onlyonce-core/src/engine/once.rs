@@ -1,15 +1,17 @@
-//! The whole life of a call. A flight is polled once where it starts, and what is not over then
-//! goes to a task of its own: a caller who hangs up only stops waiting, and an operation that
-//! never waits costs no task. Duplicates in this process wait for the same flight.
+//! The whole life of a call. A flight is polled by whoever called, and what is not over when the
+//! caller goes away goes on in a task of its own: who hangs up only stops waiting, and who does not
+//! costs no task. Duplicates in this process wait for the same flight.
 
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use tokio::runtime::Handle;
 use tracing::Instrument;
 
 use crate::event::Event;
@@ -19,7 +21,7 @@ use crate::response::Response;
 use crate::store::Lease;
 
 use super::Engine;
-use super::begin::{Claiming, Followed, RETRY_NOW, in_progress, mismatch};
+use super::begin::{Claiming, Followed, in_progress, mismatch};
 use super::call::{Answer, Call, Outcome, Replay, Verdict};
 use super::execution::Execution;
 use super::finish::{Held, not_stored};
@@ -28,7 +30,8 @@ use super::flight::{Flight, FlightGuard, Joined, Phase};
 impl Engine {
     /// Runs `work` once for this call's key, and answers every duplicate with its result.
     ///
-    /// Work that waits does so in a task of its own: dropping the returned future does not stop it.
+    /// Dropping the returned future does not stop the work: what is left of it goes on in a task of
+    /// its own.
     pub async fn once<W, F>(&self, call: impl Into<Arc<Call>>, work: W) -> Answer
     where
         W: FnOnce(Execution) -> F + Send + 'static,
@@ -67,16 +70,14 @@ impl Engine {
                 }
             }
         };
-        let flight = Arc::clone(&guard.0);
-        let mut ready = Some((guard, work));
-        let departed = poll_fn(|cx| {
-            let ((guard, granted), work) = ready.take().expect("polled once, then ready");
-            Poll::Ready(self.depart(cx, guard, &call, granted, work))
-        });
-        let answer = match departed.await {
-            Poll::Ready(answer) => answer,
-            Poll::Pending => landed(&flight, &call).await,
+        let (guard, granted) = guard;
+        let aboard = Aboard {
+            flight: Arc::clone(&guard),
+            call: &call,
+            flying: Some(self.flight(guard, Arc::clone(&call), granted, work)),
+            runtime: None,
         };
+        let answer = aboard.await;
         caller.answered(&answer, false);
         answer
     }
@@ -137,106 +138,56 @@ impl Engine {
         verdict(answer)
     }
 
-    /// Starts a flight: first the claim, then the work, each polled once here and given to a task
-    /// of its own if it waits. What never waits costs no task.
-    fn depart<W, F>(
+    /// The whole flight: the claim, the work, what is stored of it. One allocation, whatever happens.
+    fn flight<W, F>(
         &self,
-        cx: &mut Context<'_>,
-        guard: FlightGuard,
-        call: &Arc<Call>,
+        flight: FlightGuard,
+        call: Arc<Call>,
         granted: Option<(Lease, Duration)>,
         work: W,
-    ) -> Poll<Answer>
+    ) -> BoxFuture<'static, Answer>
     where
         W: FnOnce(Execution) -> F + Send + 'static,
         F: Future<Output = Outcome> + Send + 'static,
     {
-        let departure = match granted {
-            Some((lease, heard)) => Departure {
-                flight: guard,
-                call: Arc::clone(call),
-                claiming: Claiming::Granted(lease, heard),
-            },
-            None => {
-                let mut claiming = self.launch(guard, Arc::clone(call));
-                let Poll::Ready(departure) = claiming.as_mut().poll(cx) else {
-                    let (engine, work) = (self.clone(), boxed(work));
-                    let flying = async move { engine.fly(claiming.await, work).await };
-                    tokio::spawn(flying.in_current_span());
-                    return Poll::Pending;
-                };
-                departure
-            }
-        };
-        let departure = match departure.claiming {
-            Claiming::Replay(replay) => {
-                return Poll::Ready(departure.flight.end(Answer::Replayed(replay)));
-            }
-            Claiming::Refuse(refusal) => {
-                return Poll::Ready(departure.flight.end(Answer::Refused(refusal)));
-            }
-            Claiming::Granted(..) | Claiming::Unprotected => departure,
-        };
-        let mut flying = self.fly_boxed(departure, boxed(work));
-        let answer = flying.as_mut().poll(cx);
-        if answer.is_pending() {
-            tokio::spawn(flying);
-        }
-        answer
-    }
-
-    fn launch(&self, flight: FlightGuard, call: Arc<Call>) -> BoxFuture<'static, Departure> {
         let engine = self.clone();
-        let claiming = async move {
-            let claiming = engine.claim(&call, &flight).await;
-            Departure {
-                flight,
-                call,
-                claiming,
-            }
+        let flying = async move {
+            let claiming = match granted {
+                Some((lease, heard)) => Claiming::Granted(lease, heard),
+                None => engine.claim(&call, &flight).await,
+            };
+            let (execution, started) = match claiming {
+                Claiming::Granted(lease, heard) => {
+                    (engine.take_off(&call, &flight, lease, heard), heard)
+                }
+                Claiming::Unprotected => {
+                    engine.emit(&call, &Event::Unprotected);
+                    flight.enter(Phase::Running);
+                    (Execution::unprotected(&call), engine.now())
+                }
+                Claiming::Replay(replay) => return flight.end(Answer::Replayed(replay)),
+                Claiming::Refuse(refusal) => return flight.end(Answer::Refused(refusal)),
+            };
+            let answer = engine.run_to_end(&call, &flight, &execution, started, work);
+            let answer = answer.await;
+            flight.end(answer)
         };
-        Box::pin(claiming.in_current_span())
-    }
-
-    fn fly_boxed(&self, departure: Departure, work: Work) -> BoxFuture<'static, Answer> {
-        Box::pin(self.clone().fly(departure, work).in_current_span())
-    }
-
-    /// The flight after its claim, to its answer.
-    async fn fly(self, departure: Departure, work: Work) -> Answer {
-        let Departure {
-            flight,
-            call,
-            claiming,
-        } = departure;
-        let answer = match claiming {
-            Claiming::Granted(lease, heard) => {
-                let execution = self.take_off(&call, &flight, lease, heard);
-                self.run_to_end(&call, &flight, &execution, heard, work)
-                    .await
-            }
-            Claiming::Unprotected => {
-                self.emit(&call, &Event::Unprotected);
-                flight.enter(Phase::Running);
-                let execution = Execution::unprotected(&call);
-                let now = self.now();
-                self.run_to_end(&call, &flight, &execution, now, work).await
-            }
-            Claiming::Replay(replay) => Answer::Replayed(replay),
-            Claiming::Refuse(refusal) => Answer::Refused(refusal),
-        };
-        flight.end(answer)
+        Box::pin(flying.in_current_span())
     }
 
     /// Runs the work, and stores or releases what came of it.
-    async fn run_to_end(
+    async fn run_to_end<W, F>(
         &self,
         call: &Call,
         flight: &Arc<Flight>,
         execution: &Execution,
         started: Duration,
-        work: Work,
-    ) -> Answer {
+        work: W,
+    ) -> Answer
+    where
+        W: FnOnce(Execution) -> F,
+        F: Future<Output = Outcome>,
+    {
         let answer = match self.execute(call, execution, started, work).await {
             Ok(outcome) => self.settle(call, flight, execution, outcome).await,
             Err(TimedOut) => match self.settle(call, flight, execution, Outcome::Unknown).await {
@@ -268,15 +219,21 @@ impl Engine {
     }
 
     /// Runs the work to its end, its panic or its deadline.
-    async fn execute(
+    async fn execute<W, F>(
         &self,
         call: &Call,
         execution: &Execution,
         started: Duration,
-        work: Work,
-    ) -> Result<Outcome, TimedOut> {
+        work: W,
+    ) -> Result<Outcome, TimedOut>
+    where
+        W: FnOnce(Execution) -> F,
+        F: Future<Output = Outcome>,
+    {
         let after = call.policy.execution_max;
-        let running = AssertUnwindSafe(work(execution.clone()));
+        let execution = execution.clone();
+        // In a block of its own, so that a panic before the first await is caught as well.
+        let running = AssertUnwindSafe(async move { work(execution).await });
         let ended = tokio::time::timeout(after, running.catch_unwind()).await;
         let took = self.now().saturating_sub(started);
         match ended {
@@ -438,33 +395,46 @@ struct TimedOut;
 /// The work, boxed: flights of any work are one type, and small to move.
 pub(super) type Work = Box<dyn FnOnce(Execution) -> BoxFuture<'static, Outcome> + Send>;
 
-/// The outer block is what catches a panic of `work` itself, before its first await.
 fn boxed<W, F>(work: W) -> Work
 where
     W: FnOnce(Execution) -> F + Send + 'static,
     F: Future<Output = Outcome> + Send + 'static,
 {
-    Box::new(|execution| Box::pin(async move { work(execution).await }))
+    Box::new(|execution| Box::pin(work(execution)))
 }
 
-/// A flight whose claim has been answered.
-struct Departure {
-    flight: FlightGuard,
-    call: Arc<Call>,
-    claiming: Claiming,
+/// The caller of a flight: what waits is polled along with it, and costs no task and no wake-up of
+/// its own. If the caller goes away first, or is told that storing takes long, the flight goes on
+/// in a task.
+struct Aboard<'a> {
+    flight: Arc<Flight>,
+    call: &'a Call,
+    flying: Option<BoxFuture<'static, Answer>>,
+    /// Where that task will run; known once there is something to wait for.
+    runtime: Option<Handle>,
 }
 
-/// The leader's caller waits for the end, or for the news that storing takes long.
-async fn landed(flight: &Flight, call: &Call) -> Answer {
-    loop {
-        let (phase, seen) = flight.look();
-        match phase {
-            Phase::Ended(answer) => return answer,
-            Phase::Stalled => return Answer::Refused(not_stored(call)),
-            Phase::Left => {
-                return Answer::Refused(Refusal::new(Reason::NotRun).retry_after(RETRY_NOW));
-            }
-            Phase::Claiming | Phase::Waiting | Phase::Running => flight.changed(seen).await,
+impl Future for Aboard<'_> {
+    type Output = Answer;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Answer> {
+        let flying = self.flying.as_mut().expect("not polled after its end");
+        if let Poll::Ready(answer) = flying.as_mut().poll(cx) {
+            self.flying = None;
+            return Poll::Ready(answer);
+        }
+        self.runtime.get_or_insert_with(Handle::current);
+        if self.flight.is_stalled() {
+            return Poll::Ready(Answer::Refused(not_stored(self.call)));
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Aboard<'_> {
+    fn drop(&mut self) {
+        if let (Some(flying), Some(runtime)) = (self.flying.take(), &self.runtime) {
+            runtime.spawn(flying);
         }
     }
 }

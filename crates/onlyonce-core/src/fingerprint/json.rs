@@ -4,37 +4,45 @@
 
 mod string;
 
+use std::borrow::Cow;
 use std::ops::Range;
+
+use smallvec::SmallVec;
 
 use string::{Name, escaped_char, push_char, string_stops, units};
 
 /// Arrays and objects inside one another; bounds the recursion.
 const DEPTH_MAX: usize = 128;
 
-/// Room at the start for the members of objects being read; it grows.
+/// Members of objects being read for which there is room without an allocation.
 const MEMBERS_USUAL: usize = 16;
 
-/// The canonical form of `input`; `None` for anything but JSON in UTF-8 of at most [`DEPTH_MAX`]
+/// The canonical form of `input`, which most texts have already; `None` for anything but JSON in UTF-8 of at most [`DEPTH_MAX`]
 /// levels without lone surrogate escapes. With `trim`, string values lose surrounding whitespace.
 ///
 /// Repeated names all stay, in their order: a receiver may heed the first, the last or all of them.
-pub(crate) fn canonicalise(input: &[u8], trim: bool) -> Option<Vec<u8>> {
+pub(crate) fn canonicalise(input: &[u8], trim: bool) -> Option<Cow<'_, [u8]>> {
     let text = str::from_utf8(input).ok()?;
     let mut pass = Pass {
         text,
         input,
         at: 0,
         copied: 0,
-        // Enough for good: no canonical spelling is longer than another.
-        out: Vec::with_capacity(input.len()),
-        members: Vec::with_capacity(MEMBERS_USUAL),
+        out: Vec::new(),
+        members: SmallVec::new(),
         spare: Vec::new(),
         trim,
     };
     pass.value(0)?;
     pass.skip_space();
+    if pass.at < input.len() {
+        return None;
+    }
+    if pass.copied == 0 {
+        return Some(Cow::Borrowed(input));
+    }
     pass.copy();
-    (pass.at == input.len()).then_some(pass.out)
+    Some(Cow::Owned(pass.out))
 }
 
 /// One pass over a text. Canonical bytes are only stepped over and reach `out` at the next change.
@@ -48,7 +56,7 @@ struct Pass<'a> {
     copied: usize,
     out: Vec<u8>,
     /// The members so far of every object being read, the innermost last.
-    members: Vec<Member<'a>>,
+    members: SmallVec<[Member<'a>; MEMBERS_USUAL]>,
     /// Where members are put in order; kept for the next object.
     spare: Vec<u8>,
     trim: bool,
@@ -276,7 +284,10 @@ impl<'a> Pass<'a> {
         let is_space = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
         let rest = &self.input[self.at..];
         let width = rest.iter().position(|byte| !is_space(byte));
-        self.leave_out(width.unwrap_or(rest.len()));
+        match width.unwrap_or(rest.len()) {
+            0 => {}
+            width => self.leave_out(width),
+        }
     }
 
     fn peek(&self) -> Option<u8> {
@@ -290,6 +301,10 @@ impl<'a> Pass<'a> {
 
     /// Copies the run that ends at `at`.
     fn copy(&mut self) {
+        if self.out.capacity() == 0 {
+            // Enough for good: no canonical spelling is longer than another.
+            self.out.reserve_exact(self.input.len());
+        }
         self.out
             .extend_from_slice(&self.input[self.copied..self.at]);
         self.copied = self.at;

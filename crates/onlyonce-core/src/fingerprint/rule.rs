@@ -147,16 +147,13 @@ fn canonical_body<'a>(media: Option<&MediaType<'_>>, body: &'a [u8]) -> (Part, C
         if media.is_json() {
             Some((Part::JsonBody, json::canonicalise(body, false)?))
         } else if media.is_form() {
-            Some((Part::FormBody, form::canonicalise(body)?))
+            Some((Part::FormBody, form::canonicalise(body)?.into()))
         } else {
             let digest = multipart::digest(body, media.multipart_boundary()?)?;
-            Some((Part::MultipartBody, digest.to_vec()))
+            Some((Part::MultipartBody, digest.to_vec().into()))
         }
     });
-    match canonical {
-        Some((tag, bytes)) => (tag, Cow::Owned(bytes)),
-        None => (Part::Body, Cow::Borrowed(body)),
-    }
+    canonical.unwrap_or((Part::Body, Cow::Borrowed(body)))
 }
 
 fn add_lines(builder: &mut FingerprintBuilder, headers: &HeaderMap, name: &HeaderName) {

@@ -19,7 +19,7 @@ use super::index::{Place, Tag};
 use super::log::{CommitError, Log};
 use super::shared::{Shared, failed, full};
 use super::staged::Batch;
-use crate::batch::{Asked, Waiting};
+use crate::batch::{Asked, Waiting, answer_all};
 
 /// How many questions one commit answers at most.
 const BATCH_MAX: usize = 1024;
@@ -107,11 +107,7 @@ impl Writer {
         let committed = batch.commit(&mut self.log);
         self.claims = claims;
         match committed {
-            Ok(()) => {
-                for (asked, answer) in asked.into_iter().zip(answers) {
-                    asked.answer(answer);
-                }
-            }
+            Ok(()) => answer_all(asked.into_iter().zip(answers)),
             Err(CommitError::Full) => self.refuse(asked, || Err(full("the disk is full"))),
             Err(CommitError::Failed(error)) => {
                 let why = error.to_string();
@@ -122,7 +118,7 @@ impl Writer {
     }
 
     fn refuse(&self, asked: Vec<Asked<Question, Answered>>, refusal: impl Fn() -> Answered) {
-        asked.into_iter().for_each(|asked| asked.answer(refusal()));
+        answer_all(asked.into_iter().map(|asked| (asked, refusal())));
     }
 
     fn has_room(&mut self) -> bool {

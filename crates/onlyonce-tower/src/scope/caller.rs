@@ -23,10 +23,10 @@ const PER_REQUEST_SCHEMES: [&str; 8] = [
     "ntlm",
 ];
 
-pub(super) fn read(
-    parts: &request::Parts,
+pub(super) fn read<'a>(
+    parts: &'a request::Parts,
     engine: &Engine,
-    read: &mut Scoped,
+    read: &mut Scoped<'a>,
 ) -> Result<(), Refusal> {
     if let Some(Principal(name)) = parts.extensions.get() {
         read.actor = Some(name.clone());
@@ -65,8 +65,9 @@ pub(super) fn credential(parts: &request::Parts) -> Result<Option<&HeaderValue>,
     let scheme = scheme(credential);
     if PER_REQUEST_SCHEMES
         .iter()
-        .any(|it| scheme.eq_ignore_ascii_case(it))
+        .any(|it| scheme.eq_ignore_ascii_case(it.as_bytes()))
     {
+        let scheme = String::from_utf8_lossy(scheme);
         let why = format!("credentials of the scheme {scheme} differ with every request");
         return Err(Refusal::new(Reason::Unscoped).because(why));
     }
@@ -74,22 +75,25 @@ pub(super) fn credential(parts: &request::Parts) -> Result<Option<&HeaderValue>,
 }
 
 /// An opaque credential is its own address: of a scope, only a keyed digest is ever kept.
-pub(super) fn opaque(credential: &HeaderValue, read: &mut Scoped) {
+pub(super) fn opaque<'a>(credential: &'a HeaderValue, read: &mut Scoped<'a>) {
     read.part("credential", Some(credential.as_bytes()));
-    read.secret = Some(credential.as_bytes().to_vec());
+    read.secret = Some(credential.as_bytes());
 }
 
 /// The token of a `Bearer` credential.
 pub(super) fn bearer(credential: &HeaderValue) -> Option<&str> {
-    let (scheme, token) = credential.to_str().ok()?.trim().split_once(' ')?;
-    scheme
-        .eq_ignore_ascii_case("bearer")
-        .then_some(token.trim())
+    let scheme = scheme(credential);
+    if !scheme.eq_ignore_ascii_case(b"bearer") {
+        return None;
+    }
+    let token = credential.as_bytes().trim_ascii()[scheme.len()..].trim_ascii();
+    str::from_utf8(token).ok().filter(|token| !token.is_empty())
 }
 
-fn scheme(credential: &HeaderValue) -> &str {
-    let text = credential.to_str().unwrap_or_default().trim();
-    text.split(' ').next().unwrap_or_default()
+fn scheme(credential: &HeaderValue) -> &[u8] {
+    let text = credential.as_bytes().trim_ascii();
+    let end = text.iter().position(|byte| *byte == b' ');
+    &text[..end.unwrap_or(text.len())]
 }
 
 #[derive(Deserialize)]

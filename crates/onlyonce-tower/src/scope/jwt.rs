@@ -134,7 +134,11 @@ impl JwtVerifier {
     }
 
     /// No credential is anonymous; one that does not verify is only ever itself.
-    pub(super) fn read(&self, parts: &request::Parts, read: &mut Scoped) -> Result<(), Refusal> {
+    pub(super) fn read<'a>(
+        &self,
+        parts: &'a request::Parts,
+        read: &mut Scoped<'a>,
+    ) -> Result<(), Refusal> {
         let Some(credential) = caller::credential(parts)? else {
             read.part("caller", None::<&[u8]>);
             return Ok(());
