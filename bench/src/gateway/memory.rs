@@ -65,6 +65,7 @@ fn fill(
     let stored = match name {
         // What is on the disk takes no memory.
         "file" => 0.0,
+        // The whole records, as the memory store counts them.
         _ => full.bytes as f64,
     };
     Ok(vec![

@@ -3,24 +3,23 @@
 //! Versioned and checksummed: what cannot be read with certainty is refused, never guessed.
 //!
 //! Layout: magic `1O`, version, kind, length of the head (u32 LE), head, body, CRC-32 of all
-//! before it.
+//! before it. The head is written as postcard would write it.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::clock::Timestamp;
-use crate::entry::{Kept, Phase};
-use crate::fingerprint::Fingerprint;
-use crate::record::{Meta, OnLapse, Token};
-use crate::response::{Origin, Response};
+use crate::entry::Kept;
+use crate::record::Meta;
+use crate::response::Response;
 
+use self::wire::Reader;
+
+mod head;
 #[cfg(test)]
 mod tests;
+mod wire;
 
 const MAGIC: [u8; 2] = *b"1O";
 /// The version this build writes, and the only one it reads.
@@ -62,149 +61,72 @@ enum Kind {
     Meta = b'm',
 }
 
-#[derive(Serialize, Deserialize)]
-struct Head<'a> {
-    token: Token,
-    recipe: u8,
-    fingerprint: [u8; 32],
-    on_lapse: OnLapse,
-    attempt: u32,
-    meta: Meta,
-    created_at: Timestamp,
-    completed_at: Option<Timestamp>,
-    expires: Duration,
-    tail: Duration,
-    replays: u64,
-    #[serde(borrow)]
-    phase: HeadPhase<'a>,
-}
-
-#[derive(Serialize, Deserialize)]
-enum HeadPhase<'a> {
-    Pending {
-        lease_until: Duration,
-    },
-    #[serde(borrow)]
-    Finished(HeadResponse<'a>),
-    Unknown,
-}
-
-/// Names and values where they are: neither written nor read are they copied on the way.
-type Fields<'a> = Vec<(&'a str, &'a [u8])>;
-
-#[derive(Serialize, Deserialize)]
-struct HeadResponse<'a> {
-    status: u16,
-    #[serde(borrow)]
-    headers: Fields<'a>,
-    #[serde(borrow)]
-    trailers: Option<Fields<'a>>,
-    origin: HeadOrigin,
-    took: Duration,
-    resource: Option<String>,
-}
-
-#[derive(Serialize, Deserialize)]
-enum HeadOrigin {
-    Handler,
-    Panicked,
-    TooLarge,
-}
-
 /// A record's bytes.
 pub fn encode(kept: &Kept) -> Bytes {
-    let (phase, body) = match &kept.phase {
-        Phase::Pending { lease_until } => (
-            HeadPhase::Pending {
-                lease_until: *lease_until,
-            },
-            &[][..],
-        ),
-        Phase::Finished(response) => (
-            HeadPhase::Finished(HeadResponse::of(response)),
-            &response.body[..],
-        ),
-        Phase::Unknown => (HeadPhase::Unknown, &[][..]),
-    };
-    let head = Head {
-        token: kept.token,
-        recipe: kept.fingerprint.recipe(),
-        fingerprint: *kept.fingerprint.digest(),
-        on_lapse: kept.on_lapse,
-        attempt: kept.attempt,
-        meta: Meta::clone(&kept.meta),
-        created_at: kept.created_at,
-        completed_at: kept.completed_at,
-        expires: kept.expires,
-        tail: kept.tail,
-        replays: kept.replays,
-        phase,
-    };
-    frame(Kind::Record, &head, body)
+    frame(Kind::Record, head::body(kept), |out| {
+        head::write_record(out, kept);
+    })
 }
 
 /// Reads a record back. The body and what is in its headers are slices of `bytes`, not copies.
 pub fn decode(bytes: &Bytes) -> Result<Kept, CodecError> {
-    let (head, body) = split(Kind::Record, bytes)?;
-    let head: Head<'_> = read(&head)?;
-    let phase = match head.phase {
-        HeadPhase::Finished(response) => {
-            Phase::Finished(Arc::new(response.with_body(bytes, body)?))
-        }
-        HeadPhase::Pending { .. } | HeadPhase::Unknown if !body.is_empty() => {
-            return Err(damaged("a body without a response"));
-        }
-        HeadPhase::Pending { lease_until } => Phase::Pending { lease_until },
-        HeadPhase::Unknown => Phase::Unknown,
-    };
-    Ok(Kept {
-        token: head.token,
-        fingerprint: Fingerprint::new(head.recipe, head.fingerprint),
-        on_lapse: head.on_lapse,
-        attempt: head.attempt,
-        meta: Arc::new(head.meta),
-        created_at: head.created_at,
-        completed_at: head.completed_at,
-        expires: head.expires,
-        tail: head.tail,
-        replays: head.replays,
-        phase,
-    })
+    let (content, head_bytes) = split(Kind::Record, bytes)?;
+    let mut reader = Reader::new(&content);
+    let kept = head::read_record(&mut reader, &content, None)?;
+    ends_at(head_bytes, &reader)?;
+    Ok(kept)
+}
+
+/// Writes a record that stays in this process: head and body, with neither mark nor checksum.
+pub(crate) fn pack(out: &mut Vec<u8>, kept: &Kept) {
+    head::write_record(out, kept);
+    out.extend_from_slice(head::body(kept));
+}
+
+/// Reads back what [`pack`] wrote. What is told to people is `known`, as far as it is the same.
+pub(crate) fn unpack(packed: &Bytes, known: Option<&Arc<Meta>>) -> Result<Kept, CodecError> {
+    head::read_record(&mut Reader::new(packed), packed, known)
 }
 
 /// A response's bytes.
 pub fn encode_response(response: &Response) -> Bytes {
-    frame(Kind::Response, &HeadResponse::of(response), &response.body)
+    frame(Kind::Response, &response.body, |out| {
+        head::write_response(out, response);
+    })
 }
 
 /// Reads a response back. The body and what is in its headers are slices of `bytes`, not copies.
 pub fn decode_response(bytes: &Bytes) -> Result<Response, CodecError> {
-    let (head, body) = split(Kind::Response, bytes)?;
-    read::<HeadResponse<'_>>(&head)?.with_body(bytes, body)
+    let (content, head_bytes) = split(Kind::Response, bytes)?;
+    let mut reader = Reader::new(&content);
+    let response = head::read_response(&mut reader, &content)?;
+    ends_at(head_bytes, &reader)?;
+    Ok(response)
 }
 
 /// The bytes of what a record tells people.
 pub fn encode_meta(meta: &Meta) -> Bytes {
-    frame(Kind::Meta, meta, &[])
+    frame(Kind::Meta, &[], |out| head::write_meta(out, meta))
 }
 
 /// Reads back what a record tells people.
 pub fn decode_meta(bytes: &Bytes) -> Result<Meta, CodecError> {
-    let (meta, body) = split(Kind::Meta, bytes)?;
-    let meta = read(&meta)?;
-    if !body.is_empty() {
+    let (content, head_bytes) = split(Kind::Meta, bytes)?;
+    let mut reader = Reader::new(&content);
+    let meta = head::read_meta(&mut reader)?.to_meta(None)?;
+    ends_at(head_bytes, &reader)?;
+    if !reader.rest().is_empty() {
         return Err(damaged("bytes behind what is told to people"));
     }
     Ok(meta)
 }
 
-fn frame(kind: Kind, head: &impl Serialize, body: &[u8]) -> Bytes {
+fn frame(kind: Kind, body: &[u8], write_head: impl FnOnce(&mut Vec<u8>)) -> Bytes {
     let mut out = Vec::with_capacity(HEAD_BYTES_USUAL + body.len());
     out.extend_from_slice(&MAGIC);
     out.extend_from_slice(&[VERSION, kind as u8]);
     out.extend_from_slice(&[0; 4]);
-    let mut out =
-        postcard::to_extend(head, out).expect("a record holds only what the format can write");
+    write_head(&mut out);
     let length = u32::try_from(out.len() - PREFIX_BYTES);
     let length = length.expect("header bytes are bounded far below 4 GiB");
     out[PREFIX_BYTES - 4..PREFIX_BYTES].copy_from_slice(&length.to_le_bytes());
@@ -215,16 +137,9 @@ fn frame(kind: Kind, head: &impl Serialize, body: &[u8]) -> Bytes {
     out.into()
 }
 
-fn read<'a, H: Deserialize<'a>>(head: &'a [u8]) -> Result<H, CodecError> {
-    let (head, rest) = postcard::take_from_bytes(head).map_err(|_| damaged("head"))?;
-    if !rest.is_empty() {
-        return Err(damaged("head has trailing bytes"));
-    }
-    Ok(head)
-}
-
-/// Checks mark, version, kind, lengths and checksum; gives head and body.
-fn split(kind: Kind, bytes: &Bytes) -> Result<(Bytes, Bytes), CodecError> {
+/// Checks mark, version, kind, lengths and checksum; gives head and body in one, and how much of it
+/// is the head.
+fn split(kind: Kind, bytes: &Bytes) -> Result<(Bytes, usize), CodecError> {
     if bytes.len() < MAGIC.len() + 1 || bytes[..MAGIC.len()] != MAGIC {
         return Err(CodecError::NotARecord);
     }
@@ -244,71 +159,21 @@ fn split(kind: Kind, bytes: &Bytes) -> Result<(Bytes, Bytes), CodecError> {
     }
     let mut length = [0; 4];
     length.copy_from_slice(&bytes[PREFIX_BYTES - 4..PREFIX_BYTES]);
-    let head_end = usize::try_from(u32::from_le_bytes(length))
+    let head_bytes = usize::try_from(u32::from_le_bytes(length))
         .ok()
-        .and_then(|length| length.checked_add(PREFIX_BYTES))
-        .filter(|end| *end <= content.len())
+        .filter(|length| *length <= content.len() - PREFIX_BYTES)
         .ok_or_else(|| damaged("head length"))?;
-    let head = bytes.slice(PREFIX_BYTES..head_end);
-    let body = bytes.slice(head_end..content.len());
-    Ok((head, body))
+    Ok((bytes.slice(PREFIX_BYTES..content.len()), head_bytes))
+}
+
+/// What was read must be the whole head, and nothing of the body.
+fn ends_at(head_bytes: usize, reader: &Reader<'_>) -> Result<(), CodecError> {
+    match reader.position() == head_bytes {
+        true => Ok(()),
+        false => Err(damaged("head is longer or shorter than it says")),
+    }
 }
 
 fn damaged(what: &'static str) -> CodecError {
     CodecError::Damaged { what }
-}
-
-fn fields(map: &HeaderMap) -> Fields<'_> {
-    let fields = map.iter();
-    fields
-        .map(|(name, value)| (name.as_str(), value.as_bytes()))
-        .collect()
-}
-
-impl<'a> HeadResponse<'a> {
-    fn of(response: &'a Response) -> Self {
-        Self {
-            status: response.status.as_u16(),
-            headers: fields(&response.headers),
-            trailers: response.trailers.as_ref().map(fields),
-            origin: match response.origin {
-                Origin::Handler => HeadOrigin::Handler,
-                Origin::Panicked => HeadOrigin::Panicked,
-                Origin::TooLarge => HeadOrigin::TooLarge,
-            },
-            took: response.took,
-            resource: response.resource.clone(),
-        }
-    }
-
-    /// The response, of which `bytes` is the whole frame.
-    fn with_body(self, bytes: &Bytes, body: Bytes) -> Result<Response, CodecError> {
-        let header_map = |fields: Fields<'_>| header_map(fields, bytes);
-        Ok(Response {
-            status: StatusCode::from_u16(self.status).map_err(|_| damaged("status"))?,
-            headers: header_map(self.headers)?,
-            body,
-            trailers: self.trailers.map(header_map).transpose()?,
-            origin: match self.origin {
-                HeadOrigin::Handler => Origin::Handler,
-                HeadOrigin::Panicked => Origin::Panicked,
-                HeadOrigin::TooLarge => Origin::TooLarge,
-            },
-            took: self.took,
-            resource: self.resource,
-        })
-    }
-}
-
-fn header_map(fields: Fields<'_>, bytes: &Bytes) -> Result<HeaderMap, CodecError> {
-    let map = HeaderMap::try_with_capacity(fields.len());
-    let mut map = map.map_err(|_| damaged("too many headers"))?;
-    for (name, value) in fields {
-        let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| damaged("header name"))?;
-        let value = HeaderValue::from_maybe_shared(bytes.slice_ref(value))
-            .map_err(|_| damaged("header value"))?;
-        map.try_append(name, value)
-            .map_err(|_| damaged("too many headers"))?;
-    }
-    Ok(map)
 }

@@ -253,6 +253,21 @@ impl Hint {
         Self { text, mark }
     }
 
+    /// Start and mark, as the codec writes them.
+    pub(crate) fn to_bytes(self) -> [u8; HINT_CHARS_MAX + Self::MARK_BYTES] {
+        let ([a, b, c, d], [e, f, g, h, i, j]) = (self.text, self.mark);
+        [a, b, c, d, e, f, g, h, i, j]
+    }
+
+    /// What [`to_bytes`](Self::to_bytes) made of it.
+    pub(crate) fn from_bytes(bytes: [u8; HINT_CHARS_MAX + Self::MARK_BYTES]) -> Self {
+        let [a, b, c, d, mark @ ..] = bytes;
+        Self {
+            text: [a, b, c, d],
+            mark,
+        }
+    }
+
     /// Start and mark in at most 16 characters, as a store may index and compare them.
     pub fn to_text(&self) -> String {
         format!("{self}{}", Hex(self.mark))

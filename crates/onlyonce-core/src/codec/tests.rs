@@ -2,12 +2,21 @@
 //! record, never a panic.
 
 mod arbitrary;
+mod reference;
+
+use std::time::Duration;
 
 use bytes::{BufMut, BytesMut};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
+use crate::clock::Timestamp;
+use crate::entry::Phase;
+use crate::fingerprint::Fingerprint;
 use crate::key::{Key, KeyRule};
+use crate::record::{OnLapse, Token};
+use crate::response::Origin;
 
 use super::*;
 
@@ -61,6 +70,12 @@ fn framed(head: &[u8], body: &[u8]) -> Bytes {
     out.freeze()
 }
 
+/// Head and body of a whole frame.
+fn parts(frame: &Bytes, kind: Kind) -> (Bytes, Bytes) {
+    let (content, head_bytes) = split(kind, frame).unwrap();
+    (content.slice(..head_bytes), content.slice(head_bytes..))
+}
+
 fn response(kept: &Kept) -> Option<&Arc<Response>> {
     match &kept.phase {
         Phase::Finished(response) => Some(response),
@@ -95,6 +110,48 @@ proptest! {
             prop_assert_eq!(order(&read.headers), order(&written.headers));
             prop_assert_eq!(&read, &**written);
         }
+    }
+
+    /// What is on disks and servers was written so, and must stay readable for ever.
+    #[test]
+    fn the_bytes_are_those_that_postcard_writes(record in records()) {
+        let (head, _) = parts(&encode(&record), Kind::Record);
+        prop_assert_eq!(&head[..], reference::record(&record));
+        let (head, _) = parts(&encode_meta(&record.meta), Kind::Meta);
+        prop_assert_eq!(&head[..], postcard::to_allocvec(&*record.meta).unwrap());
+        if let Some(answer) = response(&record) {
+            let (head, body) = parts(&encode_response(answer), Kind::Response);
+            prop_assert_eq!(&head[..], reference::response(answer));
+            prop_assert_eq!(&body, &answer.body);
+        }
+    }
+
+    #[test]
+    fn nothing_is_read_that_postcard_would_not_read(
+        record in records(), at in any::<prop::sample::Index>(), byte in any::<u8>(),
+    ) {
+        let (head, body) = parts(&encode(&record), Kind::Record);
+        let mut head = head.to_vec();
+        let at = at.index(head.len());
+        head[at] = byte;
+
+        if decode(&framed(&head, &body)).is_ok() {
+            prop_assert!(reference::reads(&head));
+        }
+    }
+
+    #[test]
+    fn a_packed_record_is_unpacked_as_it_was_whatever_is_known(
+        record in records(), other in records(), is_same in any::<bool>(),
+    ) {
+        let mut packed = Vec::new();
+        pack(&mut packed, &record);
+        let known = if is_same { &record } else { &other };
+
+        let read = unpack(&packed.into(), Some(&known.meta)).unwrap();
+
+        prop_assert!(!is_same || Arc::ptr_eq(&read.meta, &known.meta));
+        prop_assert_eq!(read, record);
     }
 
     #[test]
@@ -156,7 +213,7 @@ proptest! {
         record in records(), changes in vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
     ) {
         let bytes = encode(&record);
-        let (head, body) = split(Kind::Record, &bytes).unwrap();
+        let (head, body) = parts(&bytes, Kind::Record);
         let mut head = head.to_vec();
         for (at, byte) in changes {
             let at = at.index(head.len());
@@ -240,7 +297,7 @@ fn a_head_longer_than_the_record_is_refused() {
 #[test]
 fn a_head_with_more_behind_it_is_refused() {
     let bytes = encode(&sample());
-    let (head, body) = split(Kind::Record, &bytes).unwrap();
+    let (head, body) = parts(&bytes, Kind::Record);
     let longer = [&head[..], &[0]].concat();
 
     let read = decode(&framed(&longer, &body));
@@ -286,7 +343,7 @@ fn a_body_without_a_response_is_refused() {
     for phase in [Phase::Pending { lease_until }, Phase::Unknown] {
         let record = Kept { phase, ..sample() };
         let bytes = encode(&record);
-        let (head, body) = split(Kind::Record, &bytes).unwrap();
+        let (head, body) = parts(&bytes, Kind::Record);
         assert!(body.is_empty());
 
         let read = decode(&framed(&head, b"stray"));

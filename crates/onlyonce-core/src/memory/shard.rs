@@ -1,74 +1,91 @@
-//! A share of the slots under one lock: their entries, when to look at each again, and who waits.
+//! A share of the slots under one lock: their records, when to look at each again, and who waits.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use hashbrown::HashTable;
-use hashbrown::hash_table::Entry as Place;
 use tokio::sync::Notify;
 
-use crate::entry::{Change, Entry, Graves, Waiters};
-use crate::memory::seat::{Seat, millis};
-use crate::record::{Record, Token};
+use super::arena::Address;
+use super::finished::Finished;
+use super::looks::{Due, Looks, Tag};
+use crate::entry::{Change, Entry, Graves, Kept, Phase, Waiters};
+use crate::record::{Meta, Record, Token};
 use crate::slot::Slot;
 use crate::store::{Claim, Claimed, Lease, Release, Released};
 
 const QUEUE_SLACK: usize = 64;
 const LOOKS_PER_CLAIM: usize = 4;
 
-#[derive(Default)]
 pub(super) struct Shard {
-    seats: HashTable<Seat>,
-    /// When to look at a slot again, by its tag. May be early (the record is kept longer than was
-    /// thought), in which case it is queued anew; never late.
-    expiry: BinaryHeap<Reverse<(u64, u64)>>,
+    finished: Finished,
+    /// All records that have no answer.
+    open: HashTable<Box<Open>>,
+    looks: Looks,
     graves: Graves,
     waiters: Waiters,
-    size: Size,
 }
 
-/// Records, and the bytes of their answers.
-#[derive(Clone, Copy, Default)]
+/// A record as it is worked with.
+struct Open {
+    slot: Slot,
+    due: Due,
+    entry: Entry,
+}
+
+/// Records, and the bytes they take.
+#[derive(Clone, Copy)]
 pub(super) struct Size {
     pub(super) records: usize,
     pub(super) bytes: usize,
 }
 
-impl Size {
-    fn of(seat: &Seat) -> Self {
-        Self {
-            records: 1,
-            bytes: seat.bytes(),
-        }
-    }
+/// An open record with what is told to people.
+const OPEN_BYTES: usize = size_of::<Open>() + size_of::<Meta>();
 
-    fn replace(&mut self, before: Self, after: Self) {
-        self.records = self.records - before.records + after.records;
-        self.bytes = self.bytes - before.bytes + after.bytes;
-    }
+/// What is live at one moment.
+pub(super) struct Tally {
+    pub(super) records: u64,
+    pub(super) pending: u64,
+    pub(super) expired: u64,
 }
 
 impl Shard {
+    /// An empty shard, from `now` on.
+    pub(super) fn new(now: Duration) -> Self {
+        Self {
+            finished: Finished::default(),
+            open: HashTable::new(),
+            looks: Looks::new(now),
+            graves: Graves::default(),
+            waiters: Waiters::default(),
+        }
+    }
+
     pub(super) fn size(&self) -> Size {
-        self.size
+        Size {
+            records: self.len(),
+            bytes: self.finished.bytes() + self.open.len() * OPEN_BYTES,
+        }
     }
 
     pub(super) fn is_new(&self, slot: &Slot, now: Duration) -> bool {
-        self.seat(slot)
-            .is_none_or(|seat| seat.look(|entry| entry.live(now).is_none()))
+        match self.finished.find(slot) {
+            Some(at) => !self.finished.block(at).is_live(now),
+            None => self.find_open(slot).is_none_or(|it| it.live(now).is_none()),
+        }
     }
 
     pub(super) fn claim(&mut self, claim: &Claim, now: Duration) -> Claimed {
         if self.graves.hold(&claim.slot, &claim.token, now) {
             return Claimed::Dead;
         }
-        self.step(&claim.slot, |entry| entry.claim(claim, now))
+        let known = Some(&claim.meta);
+        self.step(&claim.slot, known, |entry| entry.claim(claim, now))
     }
 
     pub(super) fn release(&mut self, lease: &Lease, why: Release, now: Duration) -> Released {
-        let (released, change) = self.step(&lease.slot, |entry| {
+        let (released, change) = self.step(&lease.slot, None, |entry| {
             let (released, change) = entry.release(lease, why, now);
             ((released, change), change)
         });
@@ -76,47 +93,85 @@ impl Shard {
         released
     }
 
-    /// One atomic step on the slot's entry.
+    /// One atomic step on the slot's entry. What its record tells people may be `known`.
     pub(super) fn step<T>(
         &mut self,
         slot: &Slot,
+        known: Option<&Arc<Meta>>,
         step: impl FnOnce(&mut Entry) -> (T, Change),
     ) -> T {
-        let place = self
-            .seats
-            .entry(slot.tag(), |it| it.is_of(slot), |it| it.tag);
-        let before = match &place {
-            Place::Occupied(seat) => Size::of(seat.get()),
-            Place::Vacant(_) => Size::default(),
+        let (answer, change) = match self.finished.find(slot) {
+            Some(at) => self.step_finished(slot, at, known, step),
+            None => self.step_open(slot, step),
         };
-        let mut seat = place.or_insert_with(|| Seat::new(slot));
-        let (answer, change, expiry) = seat.get_mut().step(step);
-        let Some(expiry) = expiry else {
-            seat.remove();
-            self.size.replace(before, Size::default());
-            self.tell(slot, change);
-            return answer;
-        };
-        let seat = seat.get_mut();
-        self.size.replace(before, Size::of(seat));
-        let due = match seat.due() {
-            0 => Some(expiry.first_look),
-            due if expiry.ends < due => Some(expiry.ends),
-            _ => None,
-        };
-        if let Some(due) = due {
-            seat.set_due(due);
-            self.queue(due, slot.tag());
-        }
-        self.tell(slot, change);
-        answer
-    }
-
-    fn tell(&mut self, slot: &Slot, change: Change) {
         match change {
             Change::Nothing | Change::Written => {}
             Change::Settled => self.waiters.wake(slot),
         }
+        answer
+    }
+
+    fn step_finished<T>(
+        &mut self,
+        slot: &Slot,
+        at: Address,
+        known: Option<&Arc<Meta>>,
+        step: impl FnOnce(&mut Entry) -> (T, Change),
+    ) -> (T, Change) {
+        let block = self.finished.block(at);
+        let (due, mut entry) = (block.due(), block.entry(known));
+        let (answer, change) = step(&mut entry);
+        if change == Change::Nothing && entry.kept.is_some() {
+            return (answer, change);
+        }
+        self.finished.remove(at);
+        if let Some(kept) = entry.kept {
+            self.keep(slot, due, kept);
+        }
+        (answer, change)
+    }
+
+    fn step_open<T>(
+        &mut self,
+        slot: &Slot,
+        step: impl FnOnce(&mut Entry) -> (T, Change),
+    ) -> (T, Change) {
+        let tag = Tag::of(slot);
+        let place = self
+            .open
+            .entry(tag.hash(), |it| it.slot == *slot, |it| it.tag().hash());
+        let mut place = place.or_insert_with(|| Box::new(Open::new(slot)));
+        let open = place.get_mut();
+        let stepped = step(&mut open.entry);
+        match &open.entry.kept {
+            Some(kept) if !is_finished(kept) => {
+                open.due = self.looks.follow(open.due, kept, tag);
+            }
+            Some(_) | None => {
+                let (open, _) = place.remove();
+                if let Some(kept) = open.entry.kept {
+                    self.keep(slot, open.due, kept);
+                }
+            }
+        }
+        self.trim_looks();
+        stepped
+    }
+
+    /// Puts a record where it belongs, and sees that it will be looked at.
+    fn keep(&mut self, slot: &Slot, due: Due, kept: Kept) {
+        let tag = Tag::of(slot);
+        let due = self.looks.follow(due, &kept, tag);
+        if is_finished(&kept) {
+            return self.finished.insert(slot, due, kept);
+        }
+        let open = Box::new(Open {
+            slot: *slot,
+            due,
+            entry: Entry { kept: Some(kept) },
+        });
+        self.open
+            .insert_unique(tag.hash(), open, |it| it.tag().hash());
     }
 
     /// What to wait on, and for how long at most; nothing if the claim `seen` is over already.
@@ -126,24 +181,49 @@ impl Shard {
         seen: &Token,
         now: Duration,
     ) -> Option<(Arc<Notify>, Duration)> {
-        let lease_left = self
-            .seat(slot)?
-            .look(|entry| entry.lease_left_of(seen, now))?;
+        let lease_left = self.find_open(slot)?.lease_left_of(seen, now)?;
         Some((self.waiters.join(slot), lease_left))
     }
 
     pub(super) fn get(&self, slot: &Slot, now: Duration) -> Option<Record> {
-        self.seat(slot)?.look(|entry| entry.get(now))
+        match self.finished.find(slot) {
+            Some(at) => self.finished.block(at).entry(None).get(now),
+            None => self.find_open(slot)?.get(now),
+        }
     }
 
-    pub(super) fn live(&self, now: Duration) -> impl Iterator<Item = (Slot, Record)> {
-        let seats = self.seats.iter();
-        seats.filter_map(move |seat| Some((seat.slot(), seat.look(|entry| entry.get(now))?)))
+    /// The live records of the slots that pass.
+    pub(super) fn live<'a>(
+        &'a self,
+        now: Duration,
+        admit: &'a impl Fn(&Slot) -> bool,
+    ) -> impl Iterator<Item = (Slot, Record)> + 'a {
+        let blocks = self.finished.iter();
+        let finished = blocks.filter_map(move |block| {
+            let slot = block.slot();
+            let wanted = block.is_live(now) && admit(&slot);
+            Some((slot, wanted.then(|| block.entry(None).get(now))??))
+        });
+        let open = self.open.iter().filter(|it| admit(&it.slot));
+        finished.chain(open.filter_map(move |it| Some((it.slot, it.entry.get(now)?))))
+    }
+
+    pub(super) fn tally(&self, now: Duration) -> Tally {
+        let blocks = self.finished.iter();
+        let finished = blocks.filter(|block| block.is_live(now)).count();
+        let open = || self.open.iter().filter_map(|it| it.entry.live(now));
+        let is_pending = |kept: &&Kept| matches!(kept.phase, Phase::Pending { .. });
+        let live = finished + open().count();
+        Tally {
+            records: live as u64,
+            pending: open().filter(is_pending).count() as u64,
+            expired: (self.len() - live) as u64,
+        }
     }
 
     /// All records, expired ones too.
-    pub(super) fn len(&self) -> usize {
-        self.seats.len()
+    fn len(&self) -> usize {
+        self.finished.len() + self.open.len()
     }
 
     /// Drops at most `records_max` expired records.
@@ -169,45 +249,77 @@ impl Shard {
         self.graves.tidy(LOOKS_PER_CLAIM, now);
     }
 
-    /// Looks at the next slot that is due, and says whether its record was dropped.
+    /// Looks at the next slot that is due, and says whether its record was dropped. Only the look
+    /// that was queued last counts.
     fn look(&mut self, now: Duration) -> Option<bool> {
-        let Reverse((due, tag)) = self.expiry.peek().copied()?;
-        // Rounded down, so that what is due has really expired, unless it is kept longer.
-        if u128::from(due) > now.as_millis() {
-            return None;
+        let (due, tag) = self.looks.pop(now)?;
+        if let Some(at) = self.finished.find_due(due, tag) {
+            return Some(self.look_at_block(at, now));
         }
-        self.expiry.pop();
-        // Only the look that was queued last counts.
-        let is_due = |seat: &Seat| seat.tag == tag && seat.due() == due;
-        let Ok(mut seat) = self.seats.find_entry(tag, is_due) else {
+        let place = self
+            .open
+            .find_entry(tag.hash(), |it| it.tag() == tag && it.due == due);
+        let Ok(mut place) = place else {
             return Some(false);
         };
-        let expires = seat
-            .get()
-            .look(|entry| entry.live(now).map(|kept| kept.expires));
-        let Some(expires) = expires else {
-            let (seat, _) = seat.remove();
-            self.size.replace(Size::of(&seat), Size::default());
-            self.waiters.wake(&seat.slot());
-            return Some(true);
-        };
-        let due = millis(expires);
-        seat.get_mut().set_due(due);
-        self.expiry.push(Reverse((due, tag)));
-        Some(false)
-    }
-
-    fn seat(&self, slot: &Slot) -> Option<&Seat> {
-        self.seats.find(slot.tag(), |it| it.is_of(slot))
-    }
-
-    /// Queues a look, and drops what is queued for slots long gone before that outgrows what is
-    /// alive.
-    fn queue(&mut self, due: u64, tag: u64) {
-        self.expiry.push(Reverse((due, tag)));
-        if self.expiry.len() > 2 * self.seats.len() + QUEUE_SLACK {
-            let looks = self.seats.iter().map(|seat| (seat.due(), seat.tag));
-            self.expiry = looks.map(Reverse).collect();
+        let expires = place.get().entry.live(now).map(|kept| kept.expires);
+        if let Some(expires) = expires {
+            place.get_mut().due = self.looks.push_end(expires, tag);
+            return Some(false);
         }
+        let (open, _) = place.remove();
+        self.waiters.wake(&open.slot);
+        Some(true)
+    }
+
+    fn look_at_block(&mut self, at: Address, now: Duration) -> bool {
+        let block = self.finished.block(at);
+        let (tag, expires) = (block.tag(), block.expires());
+        if block.is_live(now) {
+            let due = self.looks.push_end(expires, tag);
+            self.finished.set_due(at, due);
+            return false;
+        }
+        self.finished.remove(at);
+        true
+    }
+
+    fn find_open(&self, slot: &Slot) -> Option<&Entry> {
+        let open = self
+            .open
+            .find(Tag::of(slot).hash(), |it| it.slot == *slot)?;
+        Some(&open.entry)
+    }
+
+    /// Drops what is queued for slots long gone before that outgrows what is alive.
+    fn trim_looks(&mut self) {
+        if self.looks.len() <= 2 * self.len() + QUEUE_SLACK {
+            return;
+        }
+        let blocks = self.finished.iter();
+        let finished = blocks.map(|block| (block.due(), block.tag()));
+        let open = self.open.iter().map(|it| (it.due, it.tag()));
+        self.looks.reset(finished.chain(open));
+    }
+}
+
+impl Open {
+    fn new(slot: &Slot) -> Self {
+        Self {
+            slot: *slot,
+            due: Due::NOT_QUEUED,
+            entry: Entry::default(),
+        }
+    }
+
+    fn tag(&self) -> Tag {
+        Tag::of(&self.slot)
+    }
+}
+
+fn is_finished(kept: &Kept) -> bool {
+    match kept.phase {
+        Phase::Finished(_) => true,
+        Phase::Pending { .. } | Phase::Unknown => false,
     }
 }

@@ -134,6 +134,32 @@ async fn claims_that_crash_are_swept_away_too() {
     assert_eq!(store.stats().await.unwrap(), Stats::default());
 }
 
+/// Records of all sizes that leave in another order than they came in: what stays is moved
+/// together, and is still what it was.
+#[tokio::test]
+async fn what_stays_is_what_it_was_while_others_leave() {
+    let (store, clock) = store();
+    let bytes = |n: u64| usize::try_from(n * 7919 % 1500 + n % 997 / 996 * 100_000).unwrap();
+    const RECORDS: u64 = 30_000;
+
+    for n in 0..RECORDS {
+        let keep_for = if n % 4 == 0 { MINUTE * 60 } else { SECOND };
+        finish(&store, &claim(n), bytes(n), keep_for).await;
+        clock.advance(Duration::from_millis(1));
+    }
+    for n in (0..RECORDS).step_by(8) {
+        assert!(store.forget(&claim(n).slot).await.unwrap());
+    }
+    clock.advance(MINUTE * 2);
+    sweep(&store).await;
+
+    for n in 0..RECORDS {
+        let found = store.get(&claim(n).slot).await.unwrap();
+        let stays = (n % 8 == 4).then(|| answer(bytes(n)));
+        assert_eq!(found.as_ref().and_then(Record::response), stays.as_ref());
+    }
+}
+
 /// A client that repeats one key while its upstream is down gives one slot back over and over;
 /// every token it used stays dead for its lease, and none of them longer. With a search through
 /// all of them each time, this many would take minutes.
