@@ -80,8 +80,8 @@ impl MemoryStore {
     }
 
     /// Refuses new keys once the stored records take this many bytes, with their answers, headers
-    /// and what is told of them to people. The tables that find them come on top: some 50 bytes a
-    /// record.
+    /// and what is told of them to people. What finds them comes on top: some 25 to 40 bytes a
+    /// record, and up to a quarter for what has left.
     #[must_use]
     pub fn bytes_max(mut self, bytes_max: usize) -> Self {
         self.bytes_max = bytes_max;

@@ -23,11 +23,11 @@ impl Tag {
     }
 }
 
-/// A moment in ticks since the store began. No [`Kept`] is looked for at the first one.
+/// A moment in ticks since the store began; zero stands for none.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Due(pub(super) u32);
 
-/// With this many, the queue reaches eight years, and a record is swept that much late at most.
+/// So long that 32 bits of ticks reach eight years; a record is swept later by so much at most.
 const TICK_MILLIS: u64 = 64;
 /// The queue grows by one part in this many: it is large where there are many keys.
 const GROWTH_PART: usize = 8;
