@@ -356,6 +356,14 @@ impl Kept {
         }
     }
 
+    /// How much room its answer takes, near enough for bounds.
+    pub fn bytes(&self) -> usize {
+        match &self.phase {
+            Phase::Finished(response) => response.bytes(),
+            Phase::Pending { .. } | Phase::Unknown => 0,
+        }
+    }
+
     /// What is told of it at this moment.
     pub fn to_record(&self, now: Duration) -> Record {
         Record {

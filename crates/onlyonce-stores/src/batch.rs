@@ -43,28 +43,37 @@ impl<Q, A> Asked<Q, A> {
 /// each runtime is told once, and wakes its tasks by itself.
 #[cfg(feature = "file")]
 pub(crate) fn answer_all<Q, A: Send + 'static>(answers: impl Iterator<Item = (Asked<Q, A>, A)>) {
-    let mut runtimes: Vec<(Handle, Vec<(oneshot::Sender<A>, A)>)> = Vec::new();
+    let mut runtimes: Vec<(Handle, Answers<A>)> = Vec::new();
     for (asked, answer) in answers {
         let Some(runtime) = asked.runtime else {
             drop(asked.answer.send(answer));
             continue;
         };
-        let told = (asked.answer, answer);
-        match runtimes.iter_mut().find(|(it, _)| it.id() == runtime.id()) {
-            Some((_, all)) => all.push(told),
-            None => runtimes.push((runtime, vec![told])),
+        let found = runtimes.iter().position(|(it, _)| it.id() == runtime.id());
+        let at = found.unwrap_or_else(|| {
+            runtimes.push((runtime, Answers(Vec::new())));
+            runtimes.len() - 1
+        });
+        runtimes[at].1.0.push((asked.answer, answer));
+    }
+    for (runtime, answers) in runtimes {
+        if answers.0.len() == 1 {
+            answers.give();
+        } else {
+            runtime.spawn(async move { answers.give() });
         }
     }
-    for (runtime, all) in runtimes {
-        let is_one = all.len() == 1;
-        let tell = move || {
-            all.into_iter()
-                .for_each(|(to, answer)| drop(to.send(answer)))
-        };
-        if is_one {
-            tell();
-        } else {
-            runtime.spawn(async move { tell() });
+}
+
+/// Answers, and where each goes.
+#[cfg(feature = "file")]
+struct Answers<A>(Vec<(oneshot::Sender<A>, A)>);
+
+#[cfg(feature = "file")]
+impl<A> Answers<A> {
+    fn give(self) {
+        for (to, answer) in self.0 {
+            drop(to.send(answer));
         }
     }
 }
