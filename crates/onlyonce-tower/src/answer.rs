@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use http::{HeaderMap, HeaderValue, Response, StatusCode, response};
+use http::{HeaderValue, Response, StatusCode, response};
 use http_body::Body;
 use onlyonce_core::policy::{Policy, ReplayStatus};
 use onlyonce_core::store::Receipt;
@@ -68,7 +68,7 @@ impl Answering<'_> {
                     as_returned,
                 },
                 own,
-            ) => self.ran(&response, receipt, own.filter(|_| as_returned)),
+            ) => self.ran(response, receipt, own.filter(|_| as_returned)),
             (Answer::Replayed(replay), _) => self.replayed(replay).map(ResponseBody::whole),
             // It broke off while it was read: what there is of it is the best answer.
             (Answer::Refused(_), Some((parts, OwnBody::Resumed(resumed))))
@@ -87,7 +87,7 @@ impl Answering<'_> {
     /// The first answer: the handler's own, whole, with all its headers.
     fn ran<B: Body>(
         self,
-        stored: &core::Response,
+        stored: Arc<core::Response>,
         receipt: Option<Receipt>,
         own: Option<(response::Parts, OwnBody<B>)>,
     ) -> Response<ResponseBody<B>> {
@@ -117,7 +117,7 @@ impl Answering<'_> {
             original_at: replay.original_at,
             expires_at: replay.expires_at,
         };
-        let mut response = self.restored(&replay.response);
+        let mut response = self.restored(replay.response);
         if rules.replay_status == ReplayStatus::Ok
             && response.status().is_success()
             && response.status() != StatusCode::NO_CONTENT
@@ -142,24 +142,17 @@ impl Answering<'_> {
     }
 
     /// A stored response as it was, or, for a marker, in the policy's words.
-    fn restored(&self, stored: &core::Response) -> Response<Whole> {
+    fn restored(&self, stored: Arc<core::Response>) -> Response<Whole> {
         let reason = match stored.origin {
             Origin::Handler => {
+                // Nobody else has it, unless duplicates share it.
+                let stored = Arc::unwrap_or_clone(stored);
                 let mut response = Response::new(Whole {
-                    data: stored.body.clone(),
-                    trailers: stored.trailers.clone(),
+                    data: stored.body,
+                    trailers: stored.trailers,
                 });
                 *response.status_mut() = stored.status;
-                // Room for the marks: growing a header map later hashes it all over again.
-                let marks = self.policy.http.replay_marks.len();
-                let mut headers = HeaderMap::with_capacity(stored.headers.len() + marks);
-                headers.extend(
-                    stored
-                        .headers
-                        .iter()
-                        .map(|(name, value)| (name.clone(), value.clone())),
-                );
-                *response.headers_mut() = headers;
+                *response.headers_mut() = stored.headers;
                 return response;
             }
             Origin::Panicked => Reason::Panicked,

@@ -140,12 +140,16 @@ fn write_fields(out: &mut Vec<u8>, map: &HeaderMap) {
     }
 }
 
+/// Room for what is added to a stored answer when it is replayed: growing a header map later hashes
+/// it all over again.
+const MARKS_USUAL: usize = 4;
+
 fn read_fields(reader: &mut Reader<'_>, content: &Bytes) -> Result<HeaderMap, CodecError> {
     let fields = reader.small()?;
     if fields > reader.rest().len() / FIELD_BYTES_MIN {
         return Err(damaged("more headers than there are bytes"));
     }
-    let map = HeaderMap::try_with_capacity(fields);
+    let map = HeaderMap::try_with_capacity(fields + MARKS_USUAL);
     let mut map = map.map_err(|_| damaged("too many headers"))?;
     for _ in 0..fields {
         let name = HeaderName::from_bytes(reader.bytes()?).map_err(|_| damaged("header name"))?;
