@@ -16,7 +16,7 @@ use hyper_util::server::conn::auto;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
 use crate::body::{self, GatewayBody};
 use crate::config::Config;
@@ -178,7 +178,7 @@ struct Connection {
 impl Connection {
     /// Serves until the client ends, or is idle for too long, or the gateway stops. In the last two
     /// cases what has begun still ends well.
-    async fn serve<S>(mut self, stream: S, peer: Peer)
+    async fn serve<S>(self, stream: S, peer: Peer)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -206,14 +206,31 @@ impl Connection {
             .http
             .serve_connection_with_upgrades(TokioIo::new(stream), service);
         let mut served = pin!(served.into_owned());
+        let (end, ended) = oneshot::channel();
+        tokio::spawn(end_in_time(end, self.stop, activity, self.idle_max));
         tokio::select! {
+            biased;
             // A client that goes away in the middle is no event: its request goes on.
             _ = served.as_mut() => return,
-            () = stopped(&mut self.stop) => {}
-            () = activity.idle(self.idle_max) => {}
+            _ = ended => {}
         }
         served.as_mut().graceful_shutdown();
         drop(served.await);
+    }
+}
+
+/// Drops `end`, which ends a connection, when the gateway stops or nothing runs on it for so long. In
+/// a task of its own: otherwise whatever happens on the connection would have to look at both.
+async fn end_in_time(
+    mut end: oneshot::Sender<()>,
+    mut stop: watch::Receiver<bool>,
+    activity: Arc<Activity>,
+    idle_max: Duration,
+) {
+    tokio::select! {
+        () = end.closed() => {}
+        () = stopped(&mut stop) => {}
+        () = activity.idle(idle_max) => {}
     }
 }
 
