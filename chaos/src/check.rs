@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use self::excuse::Excuses;
+use self::excuse::{Excuses, Rerun};
 use crate::history::{Answer, Attempt, Execution, History, Micros, OnLapse};
 
 pub(crate) const ONCE: &str = "with hold nothing runs twice";
@@ -99,23 +99,29 @@ impl Judge<'_> {
 
     fn executions(&mut self, case: &Case) {
         let answered = first_done(case).map(|it| it.heard);
-        for pair in case.executions.windows(2) {
-            let [first, second] = [pair[0], pair[1]];
+        let mut executions = case.executions.iter();
+        // Who held the claim last.
+        let Some(mut holder) = executions.next() else {
+            return;
+        };
+        for next in executions {
             self.verdict.reruns += 1;
-            let what = format!("execution {} after {}", second.number, first.number);
+            let what = format!("execution {} after {}", next.number, holder.number);
             if self.history.on_lapse == OnLapse::Hold {
                 self.tell(ONCE, what);
                 continue;
             }
-            if !self.excuses.lapse(&first, &second) {
-                if self.excuses.lapse_by_stall(&first, &second) {
-                    self.verdict.stalled += 1;
-                } else {
-                    self.tell(AFTER_A_LAPSE, what.clone());
-                }
+            let rerun = self.excuses.rerun(holder, next);
+            match rerun {
+                Some(Rerun { by_stall: true, .. }) => self.verdict.stalled += 1,
+                Some(_) => {}
+                None => self.tell(AFTER_A_LAPSE, what.clone()),
             }
-            if answered.is_some_and(|at| second.started > at && !self.excuses.late(&second, at)) {
+            if answered.is_some_and(|at| next.started > at && !self.excuses.late(next, at)) {
                 self.tell(NOT_AFTER_ITS_ANSWER, what);
+            }
+            if rerun.is_none_or(|it| it.takes_over) {
+                holder = next;
             }
         }
     }
@@ -156,10 +162,9 @@ impl Judge<'_> {
                 self.tell(ANSWERED, format!("in the end {:?}", last.answer));
             }
         }
-        let began = case.attempts.iter().map(|it| it.sent).min().unwrap_or(0);
         let unknown = case.attempts.iter().find(|it| it.answer == Answer::Unknown);
         if let Some(it) = unknown
-            && !self.excuses.doubt(began, it.heard)
+            && !self.excuses.doubt(case, it.heard)
         {
             self.tell(UNKNOWN, format!("from gateway {}", it.gateway));
         }

@@ -33,13 +33,13 @@ pub(crate) enum Kind {
     ClientSlow,
     /// Answers to clients are lost
     ClientLoss,
-    /// The store's server is killed, and started again
+    /// The store's server, or a master of the cluster, is killed, and started again
     StoreKill,
-    /// The store's server is restarted in order
+    /// The same, restarted in order
     StoreRestart,
-    /// The store's server hangs (SIGSTOP)
+    /// The same hangs (SIGSTOP)
     StoreHang,
-    /// Redis's master dies or hangs, and its replica takes over
+    /// A master of Redis dies or hangs until its replica has taken over
     Failover,
     /// The store's disk is full
     DiskFull,
@@ -52,6 +52,7 @@ impl Kind {
     /// the file and SQLite stores go by the machine's, and documents say so.
     pub(crate) fn fits(self, store: Store) -> bool {
         let is_server = matches!(store, Store::Redis | Store::Postgres | Store::Mariadb);
+        let is_group = matches!(store, Store::Sentinel | Store::Cluster);
         match self {
             Self::Kill | Self::Pause | Self::ClientCut | Self::ClientSlow | Self::ClientLoss => {
                 true
@@ -60,13 +61,13 @@ impl Kind {
             | Self::StoreCut
             | Self::StoreStall
             | Self::StoreSlow
-            | Self::StoreLoss
-            | Self::StoreKill
-            | Self::StoreRestart
-            | Self::StoreHang => is_server,
-            Self::Failover => store == Store::Sentinel,
+            | Self::StoreLoss => is_server,
+            Self::StoreKill | Self::StoreRestart | Self::StoreHang => {
+                is_server || store == Store::Cluster
+            }
+            Self::Failover => is_group,
             Self::DiskFull => matches!(store, Store::File | Store::Sqlite),
-            Self::Clock => is_server || store == Store::Sentinel,
+            Self::Clock => is_server || is_group,
         }
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use onlyonce_testkit::proxy::Proxy;
-use onlyonce_testkit::servers::{Redis, RedisSentinel, Server, ServerError};
+use onlyonce_testkit::servers::{Redis, Server, ServerError};
 use onlyonce_testkit::sim::dice::Dice;
 use tokio::time::sleep;
 
@@ -13,7 +13,7 @@ use crate::fault::Kind;
 use crate::gateway::Gateway;
 use crate::history::{Answer, Trouble};
 use crate::stage::Place;
-use crate::store::{AnyServer, Store};
+use crate::store::Store;
 use crate::watch::Watch;
 
 /// A clock is off by at most this.
@@ -21,8 +21,13 @@ const CLOCK_SECONDS_MAX: u64 = 3600;
 /// Late by at most this, in milliseconds.
 const DELAY_MS: std::ops::RangeInclusive<u64> = 20..=400;
 const REPLIES_MAX: u64 = 40;
+/// Masters of a cluster to choose from.
+const MASTERS_MAX: usize = 3;
 /// How long a full disk may take to be noticed.
 const FULL_MAX: Duration = Duration::from_secs(120);
+
+/// What breaks a server.
+type Break = fn(&dyn Server) -> Result<(), ServerError>;
 
 /// Where faults happen.
 pub(crate) struct Scene<'a> {
@@ -64,10 +69,11 @@ impl Scene<'_> {
             Kind::ClientCut => cut(&place.front, lasts).await?,
             Kind::ClientSlow => slow(&place.front, lasts, dice).await,
             Kind::ClientLoss => lose(&place.front, lasts, dice).await,
-            Kind::StoreKill => self.with_server(kind, lasts, |it| it.kill()).await?,
-            Kind::StoreRestart => self.with_server(kind, lasts, |it| it.terminate()).await?,
-            Kind::StoreHang => self.with_server(kind, lasts, |it| it.pause()).await?,
-            Kind::Failover => self.fail_over(dice.chance(500)).await?,
+            Kind::StoreKill => self.break_store(lasts, dice, |it| it.kill()).await?,
+            Kind::StoreRestart => self.break_store(lasts, dice, |it| it.terminate()).await?,
+            Kind::StoreHang => self.break_store(lasts, dice, |it| it.pause()).await?,
+            Kind::Failover if dice.chance(500) => self.fail_over(dice, |it| it.kill()).await?,
+            Kind::Failover => self.fail_over(dice, |it| it.pause()).await?,
             Kind::DiskFull => missed = self.fill(lasts).await?,
         }
         Ok(Trouble {
@@ -80,32 +86,48 @@ impl Scene<'_> {
         })
     }
 
-    /// Breaks the store's server, and lets it go on or start again.
-    async fn with_server(
+    /// Breaks the store's server, or a master of the cluster, for a while.
+    async fn break_store(
         &self,
-        kind: Kind,
         lasts: Duration,
-        break_it: fn(&AnyServer) -> Result<(), ServerError>,
+        dice: &mut Dice,
+        break_it: Break,
     ) -> Result<(), Failure> {
-        let Store::Server(server) = self.store.clone() else {
-            return Err(unfit(kind));
-        };
-        blocking(move || {
-            break_it(&server)?;
+        let (store, number) = (self.store.clone(), dice.index(MASTERS_MAX));
+        let wait = move || {
             std::thread::sleep(lasts);
-            match server.pid() {
-                Some(_) => server.resume(),
-                None => server.start_again(),
+            Ok(())
+        };
+        blocking(move || match store {
+            Store::Server(server) => Ok(broken_for(&*server, break_it, wait)?),
+            Store::Cluster(cluster) => {
+                broken_for(one_of(&cluster.masters()?, number)?, break_it, wait)?;
+                Ok(cluster.wait_until_whole()?)
             }
+            Store::Folder(..) | Store::Sentinel(_) => Err(Failure::new("no server to break")),
         })
         .await
     }
 
-    async fn fail_over(&self, crashes: bool) -> Result<(), Failure> {
-        let Store::Sentinel(group) = self.store.clone() else {
-            return Err(unfit(Kind::Failover));
-        };
-        blocking(move || fail_over(&group, crashes)).await
+    /// Breaks a master until another takes over; the old one comes back as its replica.
+    async fn fail_over(&self, dice: &mut Dice, break_it: Break) -> Result<(), Failure> {
+        let (store, number) = (self.store.clone(), dice.index(MASTERS_MAX));
+        blocking(move || match store {
+            Store::Sentinel(group) => {
+                let master = group.master()?;
+                let replaced = || group.wait_until_replaced(master).map(drop);
+                broken_for(master, break_it, replaced)?;
+                Ok(group.wait_until_whole()?)
+            }
+            Store::Cluster(cluster) => {
+                let masters = cluster.masters()?;
+                let master = one_of(&masters, number)?;
+                broken_for(master, break_it, || cluster.wait_until_replaced(master))?;
+                Ok(cluster.wait_until_whole()?)
+            }
+            Store::Folder(..) | Store::Server(_) => Err(unfit(Kind::Failover)),
+        })
+        .await
     }
 
     /// Fills the disk. A file store has to refuse new keys once the room it reserved is used up;
@@ -181,28 +203,30 @@ async fn lose(proxy: &Proxy, lasts: Duration, dice: &mut Dice) {
     proxy.drop_replies(0);
 }
 
-/// The master dies or hangs, another takes over, and the old one comes back as its replica. Blocks.
-fn fail_over(group: &RedisSentinel, crashes: bool) -> Result<(), ServerError> {
-    let master: &Redis = group.master()?;
-    if crashes {
-        master.kill()?;
-    } else {
-        master.pause()?;
+/// Breaks a server until `wait` returns; then it goes on, or is started again. Blocks.
+fn broken_for(
+    server: &dyn Server,
+    break_it: Break,
+    wait: impl FnOnce() -> Result<(), ServerError>,
+) -> Result<(), ServerError> {
+    break_it(server)?;
+    wait()?;
+    match server.pid() {
+        Some(_) => server.resume(),
+        None => server.start_again(),
     }
-    group.wait_until_replaced(master)?;
-    if crashes {
-        master.start_again()?;
-    } else {
-        master.resume()?;
-    }
-    group.wait_until_whole()
+}
+
+fn one_of<'a>(masters: &[&'a Redis], number: usize) -> Result<&'a Redis, Failure> {
+    let master = masters.get(number % masters.len().max(1)).copied();
+    master.ok_or_else(|| Failure::new("the cluster has no master"))
 }
 
 async fn blocking<T: Send + 'static>(
-    call: impl FnOnce() -> Result<T, ServerError> + Send + 'static,
+    call: impl FnOnce() -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
     let done = tokio::task::spawn_blocking(call).await;
-    Ok(done.map_err(Failure::doing("break a server"))??)
+    done.map_err(Failure::doing("break a server"))?
 }
 
 fn unfit(kind: Kind) -> Failure {

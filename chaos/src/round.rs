@@ -188,8 +188,18 @@ impl Plan {
     async fn back(&self, clients: &Clients, gateways: usize, since: Micros) -> Option<Micros> {
         let back = async {
             for gateway in 0..gateways {
-                while !matches!(clients.probe(gateway, PROBE_MAX).await, Answer::Done(_)) {
-                    sleep(PROBE_PAUSE).await;
+                let mut in_a_row = 0;
+                while in_a_row < self.store.probes() {
+                    match clients.probe(gateway, PROBE_MAX).await {
+                        Answer::Done(_) => in_a_row += 1,
+                        Answer::Garbled
+                        | Answer::Unknown
+                        | Answer::Refused(_)
+                        | Answer::Nothing => {
+                            in_a_row = 0;
+                            sleep(PROBE_PAUSE).await;
+                        }
+                    }
                 }
             }
         };

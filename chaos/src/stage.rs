@@ -23,7 +23,7 @@ pub(crate) struct Place {
     pub(crate) gateway: Gateway,
     /// Between clients and it.
     pub(crate) front: Proxy,
-    /// Between it and its store, where that is one server.
+    /// Between it and its store, where that is one server: a group tells its addresses itself.
     pub(crate) back: Option<Proxy>,
     pub(crate) net: Option<Net>,
 }
@@ -62,7 +62,7 @@ impl Stage<'_> {
         let url = self.store.url();
         let back = match self.store {
             Store::Server(_) => Some(Proxy::start_on(store, &url).await.map_err(cannot())?),
-            Store::Folder(..) | Store::Sentinel(_) => None,
+            Store::Folder(..) | Store::Sentinel(_) | Store::Cluster(_) => None,
         };
         let url = back.as_ref().map_or(url, |proxy| proxy.url().to_owned());
 

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use clap::ValueEnum;
 use onlyonce_testkit::servers::{
-    MariaDb, MariaDbOptions, Postgres, PostgresOptions, Redis, RedisOptions, RedisSentinel, Server,
+    MariaDb, MariaDbOptions, Postgres, PostgresOptions, Redis, RedisCluster, RedisClusterOptions,
+    RedisOptions, RedisSentinel, Server,
 };
 use serde::Serialize;
 
@@ -23,6 +24,8 @@ pub(crate) enum Kind {
     Redis,
     /// Redis under Sentinel; nothing is acknowledged that only the master has
     Sentinel,
+    /// Redis Cluster, synced to disk; nothing is acknowledged that only a master has
+    Cluster,
     /// PostgreSQL
     Postgres,
     /// MariaDB
@@ -36,6 +39,7 @@ impl Kind {
             Self::Sqlite => "sqlite",
             Self::Redis => "redis",
             Self::Sentinel => "sentinel",
+            Self::Cluster => "cluster",
             Self::Postgres => "postgres",
             Self::Mariadb => "mariadb",
         }
@@ -45,7 +49,26 @@ impl Kind {
     pub(crate) const fn gateways(self) -> usize {
         match self {
             Self::File => 1,
-            Self::Sqlite | Self::Redis | Self::Sentinel | Self::Postgres | Self::Mariadb => 2,
+            Self::Sqlite
+            | Self::Redis
+            | Self::Sentinel
+            | Self::Cluster
+            | Self::Postgres
+            | Self::Mariadb => 2,
+        }
+    }
+
+    /// How many new keys in a row a gateway must run to be back: in a cluster they must meet every
+    /// shard, of which there are three.
+    pub(crate) const fn probes(self) -> usize {
+        match self {
+            Self::Cluster => 12,
+            Self::File
+            | Self::Sqlite
+            | Self::Redis
+            | Self::Sentinel
+            | Self::Postgres
+            | Self::Mariadb => 1,
         }
     }
 }
@@ -59,6 +82,7 @@ pub(crate) enum Store {
     Folder(Kind, Arc<Disk>),
     Server(AnyServer),
     Sentinel(Arc<RedisSentinel>),
+    Cluster(Arc<RedisCluster>),
 }
 
 impl Store {
@@ -77,6 +101,13 @@ impl Store {
                 Self::Server(Arc::new(Redis::start(options)?))
             }
             Kind::Sentinel => Self::Sentinel(Arc::new(RedisSentinel::start()?)),
+            Kind::Cluster => {
+                let options = RedisClusterOptions {
+                    durable: true,
+                    ..RedisClusterOptions::default()
+                };
+                Self::Cluster(Arc::new(RedisCluster::start_with(&options)?))
+            }
             Kind::Postgres => Self::Server(Arc::new(Postgres::start(PostgresOptions::default())?)),
             Kind::Mariadb => Self::Server(Arc::new(MariaDb::start(MariaDbOptions::default())?)),
         })
@@ -90,6 +121,7 @@ impl Store {
             Self::Server(server) => server.url(),
             // What only the master has would be lost with it.
             Self::Sentinel(group) => format!("{}?wait_replicas=1", group.url()),
+            Self::Cluster(cluster) => format!("{}?wait_replicas=1", cluster.url()),
         }
     }
 }

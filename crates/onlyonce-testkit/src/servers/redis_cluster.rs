@@ -21,12 +21,15 @@ pub struct RedisClusterOptions {
     /// After how much silence a node counts as failed. If it is short, a busy machine may do that
     /// to a node that is well.
     pub node_timeout: Duration,
+    /// Every node logs each write and syncs the log before it answers.
+    pub durable: bool,
 }
 
 impl Default for RedisClusterOptions {
     fn default() -> Self {
         Self {
             node_timeout: Duration::from_secs(2),
+            durable: false,
         }
     }
 }
@@ -58,9 +61,9 @@ impl RedisCluster {
             "cluster-replica-validity-factor 0".to_owned(),
         ];
         let node = |_| {
-            let lines = lines.clone();
             let options = RedisOptions {
-                lines,
+                lines: lines.clone(),
+                durable: options.durable,
                 ..RedisOptions::default()
             };
             Redis::start_as(Role::ClusterNode, options)
@@ -82,6 +85,17 @@ impl RedisCluster {
     /// All nodes, whatever they are at the moment.
     pub fn nodes(&self) -> &[Redis] {
         &self.nodes
+    }
+
+    /// The nodes that serve keys at the moment.
+    pub fn masters(&self) -> Result<Vec<&Redis>, ServerError> {
+        let node = self.running().next().ok_or_else(none_runs)?;
+        let members = members(node)?;
+        let serves = |node: &&Redis| {
+            let mut members = members.iter();
+            members.any(|it| it.port == node.port() && it.is_master && !it.slots.is_empty())
+        };
+        Ok(self.nodes.iter().filter(serves).collect())
     }
 
     /// The master that serves a key at the moment.
@@ -113,31 +127,41 @@ impl RedisCluster {
     /// Waits until every running node says that all is well, and every replica is up to date.
     pub fn wait_until_ok(&self) -> Result<(), ServerError> {
         until("all nodes of the cluster are well", || {
-            self.running().try_for_each(|node| {
-                let said = cluster_info(node, "cluster_state")?;
-                let link = info(node, "master_link_status")?;
-                match (said.as_str(), link.as_deref()) {
-                    ("ok", None | Some("up")) => Ok(()),
-                    _ => Err(format!("{}: {said}, link {link:?}", node.url())),
+            self.running().try_for_each(is_well)
+        })
+    }
+
+    /// Waits until all nodes are well, and every master has its replica again.
+    pub fn wait_until_whole(&self) -> Result<(), ServerError> {
+        until("every master of the cluster has its replica", || {
+            self.nodes.iter().try_for_each(|node| {
+                is_well(node)?;
+                let replicas = info(node, "connected_slaves")?.unwrap_or_default();
+                match info(node, "role")?.as_deref() {
+                    Some("master") if replicas == "0" => {
+                        Err(format!("{} has no replica", node.url()))
+                    }
+                    _ => Ok(()),
                 }
             })
         })
     }
 
-    /// Waits until every running node knows that another node serves what this one served.
+    /// Waits until every other running node knows that one of them serves what this one served,
+    /// and is well. The lost one is not asked: if it hangs it would take all our patience.
     pub fn wait_until_replaced(&self, lost: &Redis) -> Result<(), ServerError> {
+        let others = || self.running().filter(|node| node.port() != lost.port());
         until("a replica has taken over", || {
-            self.running().try_for_each(|node| {
+            others().try_for_each(|node| {
                 let members = members(node).map_err(|error| error.to_string())?;
                 let serves =
                     |member: &Member| member.port == lost.port() && !member.slots.is_empty();
                 if members.iter().any(serves) {
                     return Err(format!("{} still trusts the lost one", node.url()));
                 }
-                Ok(())
+                is_well(node)
             })
-        })?;
-        self.wait_until_ok()
+        })
     }
 
     fn running(&self) -> impl Iterator<Item = &Redis> {
@@ -179,6 +203,16 @@ impl RedisCluster {
     }
 }
 
+/// Says what is not well with a node.
+fn is_well(node: &Redis) -> Result<(), String> {
+    let said = cluster_info(node, "cluster_state")?;
+    let link = info(node, "master_link_status")?;
+    match (said.as_str(), link.as_deref()) {
+        ("ok", None | Some("up")) => Ok(()),
+        _ => Err(format!("{}: {said}, link {link:?}", node.url())),
+    }
+}
+
 fn cluster_info(node: &Redis, field: &str) -> Result<String, String> {
     let text = node
         .cli(&["CLUSTER", "INFO"])
@@ -186,7 +220,7 @@ fn cluster_info(node: &Redis, field: &str) -> Result<String, String> {
     field_of(&text, field).ok_or(text)
 }
 
-/// A field of `INFO` that only replicas have.
+/// A field of `INFO replication`; some only replicas have.
 fn info(node: &Redis, field: &str) -> Result<Option<String>, String> {
     let text = node
         .cli(&["INFO", "replication"])

@@ -122,6 +122,7 @@ impl SharedSet {
 fn start_cluster() -> Result<RedisCluster, ServerError> {
     RedisCluster::start_with(&RedisClusterOptions {
         node_timeout: SILENCE_MAX,
+        ..RedisClusterOptions::default()
     })
 }
 

@@ -15,6 +15,7 @@ const SILENCE_MAX: Duration = Duration::from_secs(6);
 fn a_cluster_serves_every_key_and_survives_a_master() {
     let cluster = RedisCluster::start_with(&RedisClusterOptions {
         node_timeout: SILENCE_MAX,
+        ..RedisClusterOptions::default()
     })
     .unwrap();
     let ports: Vec<_> = cluster.nodes().iter().map(Server::port).collect();
@@ -43,8 +44,11 @@ fn a_cluster_serves_every_key_and_survives_a_master() {
     assert_eq!(cluster.cli(&["GET", "a"]).unwrap(), "a");
 
     lost.start_again().unwrap();
-    cluster.wait_until_replaced(lost).unwrap();
+    cluster.wait_until_whole().unwrap();
     assert_eq!(lost.info("role").unwrap(), "slave");
+    let masters = cluster.masters().unwrap();
+    assert_eq!(masters.len(), 3);
+    assert!(masters.iter().all(|it| it.port() != lost.port()));
     assert_eq!(cluster.master_of("a").unwrap().port(), heir.port());
 }
 
