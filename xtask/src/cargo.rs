@@ -2,6 +2,9 @@
 //!
 //! What cargo says in JSON is read here and nowhere else; what leaves this module has types.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 use std::env;
 use std::io::{self, PipeReader};
@@ -19,6 +22,9 @@ pub(crate) struct Package {
     pub(crate) features: Vec<String>,
 }
 
+/// What the variables start with that cargo sets for the package it runs.
+const OUR_PACKAGE: [&str; 2] = ["CARGO_MANIFEST_", "CARGO_PKG_"];
+
 /// From the file name of a test executable to what the names of its tests start with: the package,
 /// followed by the target where that is not the package's own library or program.
 pub(crate) type Executables = BTreeMap<String, String>;
@@ -30,12 +36,20 @@ pub(crate) fn root() -> &'static Path {
         .expect("xtask is a directory of the workspace")
 }
 
-/// The cargo that runs us, with these arguments.
+/// The cargo that runs us, with these arguments, as if it were called by hand: with what it told us
+/// of our own package, build scripts would see a changed environment, and most of the workspace would
+/// be built anew after every `cargo build`.
 pub(crate) fn cargo<A: AsRef<str>>(args: &[A]) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command
         .args(args.iter().map(AsRef::as_ref))
         .current_dir(root());
+    for (name, _) in env::vars_os() {
+        let is_ours = |name: &str| OUR_PACKAGE.iter().any(|start| name.starts_with(start));
+        if name.to_str().is_some_and(is_ours) {
+            command.env_remove(name);
+        }
+    }
     command
 }
 
