@@ -71,13 +71,19 @@ impl Options {
 /// ```
 /// assert_eq!(onlyonce_stores::nearest("uptream", &["listen", "upstream"]), Some("upstream"));
 /// assert_eq!(onlyonce_stores::nearest("colour", &["listen", "upstream"]), None);
+/// assert_eq!(onlyonce_stores::nearest(&"upstream".repeat(100), &["upstream"]), None);
 /// ```
 pub fn nearest<'a>(found: &str, words: &[&'a str]) -> Option<&'a str> {
     const NEAR: f64 = 0.75;
-    let near = |word: &&str| strsim::jaro_winkler(found, word);
+    /// No slip of the pen is longer, and what takes its time with the length is not worth it.
+    const FOUND_BYTES_MAX: usize = 64;
+    if found.len() > FOUND_BYTES_MAX {
+        return None;
+    }
     words
         .iter()
-        .copied()
-        .max_by(|a, b| near(a).total_cmp(&near(b)))
-        .filter(|word| near(word) >= NEAR)
+        .map(|word| (strsim::jaro_winkler(found, word), *word))
+        .filter(|(near, _)| *near >= NEAR)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, word)| word)
 }
