@@ -88,6 +88,8 @@ async fn run(options: &Options) -> Result<ExitCode, Failure> {
     net::sweep();
     disk::sweep();
     let plans = options.plans()?;
+    let (rounds, jobs) = (plans.len(), options.jobs);
+    say(&format!("{rounds} rounds, {jobs} at a time"));
     let playing = stream::iter(plans).map(Plan::play).buffered(options.jobs);
     let played = playing.collect::<Vec<_>>().await;
     let (mut rows, mut failures) = (Vec::new(), Vec::new());

@@ -66,8 +66,17 @@ impl Plan {
     /// Plays it to its end.
     pub(crate) async fn play(self) -> Result<Row, Failure> {
         let name = self.name();
-        let failed = |failure: Failure| Failure::new(format!("{name}: {failure}"));
-        self.run().await.map_err(failed)
+        crate::say(&format!("{name}: starting"));
+        match self.run().await {
+            Ok(row) => {
+                crate::say(&format!("{name}: done in {row}"));
+                Ok(row)
+            }
+            Err(failure) => {
+                crate::say(&format!("{name}: broke off"));
+                Err(Failure::new(format!("{name}: {failure}")))
+            }
+        }
     }
 
     async fn run(&self) -> Result<Row, Failure> {
@@ -94,6 +103,11 @@ impl Plan {
 
         let began = self.watch.now();
         let (troubles, crashes) = self.trouble(&store, &mut places, &clients).await?;
+        let keys = clients.keys().count();
+        crate::say(&format!(
+            "{}: asking for all {keys} keys again",
+            self.name()
+        ));
         self.ask_again(&clients).await;
         let lasted = self.watch.now() - began;
         // No gateway writes any more.
