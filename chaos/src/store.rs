@@ -1,6 +1,7 @@
 //! The stores: a server, or a folder on a disk, of a round's own.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::ValueEnum;
 use onlyonce_testkit::servers::{
@@ -11,6 +12,10 @@ use serde::Serialize;
 
 use crate::disk::Disk;
 use crate::failure::Failure;
+
+/// A node of a cluster that is silent for longer is replaced: one that is just restarted is not, and
+/// comes back with what it had on its disk.
+const RESTART_MAX: Duration = Duration::from_secs(3);
 
 /// The kinds of stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
@@ -103,8 +108,8 @@ impl Store {
             Kind::Sentinel => Self::Sentinel(Arc::new(RedisSentinel::start()?)),
             Kind::Cluster => {
                 let options = RedisClusterOptions {
+                    node_timeout: RESTART_MAX,
                     durable: true,
-                    ..RedisClusterOptions::default()
                 };
                 Self::Cluster(Arc::new(RedisCluster::start_with(&options)?))
             }

@@ -67,7 +67,11 @@ pub fn replay(target: Target) -> ExitCode {
     for file in &files {
         let file = std::path::Path::new(file);
         match std::fs::read(file) {
-            Ok(bytes) => target(&bytes),
+            Ok(bytes) if std::panic::catch_unwind(|| target(&bytes)).is_err() => {
+                eprintln!("{}: does not hold, see above", file.display());
+                return ExitCode::FAILURE;
+            }
+            Ok(_) => {}
             Err(error) => {
                 eprintln!("{}: cannot be read: {error}", file.display());
                 return ExitCode::from(2);

@@ -13,7 +13,7 @@ use std::process::{Command, ExitCode};
 use clap::Args;
 
 use crate::Failure;
-use crate::cargo::{cargo, exit_code, root, status, stdout};
+use crate::cargo::{self, cargo, exit_code, root, status, stdout};
 
 use self::watch::Watched;
 
@@ -93,11 +93,14 @@ fn chosen(wanted: &[String], all: &[String]) -> Result<Vec<String>, Failure> {
     }
 }
 
-/// An ordinary build does: what it says of a panic is easier to read.
+/// An ordinary build does, and is there once the tests were built: what it says of a panic is easier
+/// to read.
 fn replay(target: &str, file: &Path) -> Result<ExitCode, Failure> {
     let file = fs::canonicalize(file)
         .map_err(|error| Failure::new(format!("cannot read {}: {error}", file.display())))?;
-    let mut command = cargo(&["run", "--quiet", "-p", PACKAGE, "--bin", target, "--"]);
+    let program = cargo::as_tested(&[target], target)?;
+    let program = program.ok_or_else(|| Failure::new("the target does not build"))?;
+    let mut command = Command::new(program);
     command.arg(file);
     exit_code(command)
 }

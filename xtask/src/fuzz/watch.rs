@@ -19,6 +19,8 @@ pub(crate) struct Watched {
     pub(crate) found: Option<PathBuf>,
     /// What was said about it.
     said: Vec<String>,
+    /// Whether that was all.
+    is_said: bool,
     is_ended_well: bool,
 }
 
@@ -55,9 +57,12 @@ impl Watched {
             self.found = Some(file.into());
         } else if line.starts_with('#') {
             self.progress(line);
-        } else if self.said.len() < SAID_LINES_MAX
-            && (is_about_a_find(line) || (!self.said.is_empty() && !line.starts_with("==")))
-        {
+        } else if is_about_a_find(line) && self.said.is_empty() {
+            self.said.push(line.to_owned());
+        } else if self.is_said || line.starts_with("==") || line.starts_with("note: run with") {
+            // What libFuzzer adds to a panic tells nothing more.
+            self.is_said = !self.said.is_empty();
+        } else if !self.said.is_empty() && self.said.len() < SAID_LINES_MAX {
             self.said.push(line.to_owned());
         }
     }
