@@ -31,6 +31,8 @@ pub struct Held {
     pub(super) execution: Execution,
     /// Taken by `finish`; whoever drops the rest has not finished.
     pub(super) flight: Option<FlightGuard>,
+    /// Whether its caller has it: before that, nothing can have run.
+    pub(super) handed_out: bool,
     /// The claim under the former secret, while the secret is rotated.
     pub(super) within: Option<Box<Held>>,
 }
@@ -41,7 +43,14 @@ impl Held {
         &self.execution
     }
 
-    pub(super) fn within(mut self, outer: Self) -> Self {
+    /// Not for its caller before another claim is granted as well, which it is then around.
+    pub(super) fn kept_back(mut self) -> Self {
+        self.handed_out = false;
+        self
+    }
+
+    pub(super) fn within(mut self, mut outer: Self) -> Self {
+        outer.handed_out = true;
         self.within = Some(Box::new(outer));
         self
     }
@@ -49,11 +58,20 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        if self.flight.is_some()
-            && let Some(lease) = self.execution.lease()
-        {
+        let Some(flight) = self.flight.take() else {
+            return;
+        };
+        let why = if self.handed_out {
+            Release::Unknown
+        } else {
+            Release::NotRun
+        };
+        if let Some(lease) = self.execution.lease() {
             self.engine
-                .release_in_background(&self.call, lease.clone(), Release::Unknown);
+                .release_in_background(&self.call, lease.clone(), why);
+        }
+        if !self.handed_out {
+            flight.leave();
         }
     }
 }

@@ -314,6 +314,11 @@ impl FlightGuard {
         answer
     }
 
+    /// Ends the flight before anything ran: whoever waited tries for itself.
+    pub(super) fn leave(mut self) {
+        self.land(Phase::Left);
+    }
+
     /// Off the map first: whoever comes now asks the store.
     fn land(&mut self, last: Phase) {
         if !std::mem::replace(&mut self.ended, true) {

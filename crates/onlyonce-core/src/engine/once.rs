@@ -118,6 +118,7 @@ impl Engine {
             call,
             execution,
             flight: Some(flight),
+            handed_out: true,
             within: None,
         })
     }

@@ -69,7 +69,7 @@ impl Engine {
         call: Arc<Call>,
     ) -> Verdict {
         let outer = match former.begin_here(before).await {
-            Verdict::Execute(held) => held,
+            Verdict::Execute(held) => held.kept_back(),
             Verdict::Replay(replay) => {
                 self.tell(&call, &Answer::Replayed(replay.clone()));
                 return Verdict::Replay(replay);
@@ -81,21 +81,19 @@ impl Engine {
             unprotected @ Verdict::PassThrough(_) => return unprotected,
         };
         let verdict = self.begin_here(call).await;
-        match verdict {
-            Verdict::Execute(held) => Verdict::Execute(held.within(outer)),
-            Verdict::Replay(replay) => {
-                outer.end_like(Answer::Replayed(replay.clone())).await;
-                Verdict::Replay(replay)
+        let outcome = match verdict {
+            Verdict::Execute(held) => return Verdict::Execute(held.within(outer)),
+            Verdict::Replay(ref replay) => {
+                echo(&Answer::Replayed(replay.clone()), outer.execution())
             }
-            Verdict::Refuse(refusal) => {
-                outer.end_like(Answer::Refused(refusal.clone())).await;
-                Verdict::Refuse(refusal)
+            Verdict::Refuse(ref refusal) => {
+                echo(&Answer::Refused(refusal.clone()), outer.execution())
             }
-            Verdict::PassThrough(execution) => {
-                outer.end_with(Outcome::NotRun).await;
-                Verdict::PassThrough(execution)
-            }
-        }
+            Verdict::PassThrough(_) => Outcome::NotRun,
+        };
+        // In a task of its own: it ends like the inner one, even if its caller goes away.
+        drop(tokio::spawn(outer.end_with(outcome)).await);
+        verdict
     }
 
     /// What becomes of a result that the store did not take at first.

@@ -15,6 +15,8 @@ use crate::support::{
     Fault, Node, Probe, Work, eventually, node_of, policy, ran, refused, replayed,
 };
 
+mod leaving;
+
 const OLD: u8 = 1;
 const NEW: u8 = 2;
 

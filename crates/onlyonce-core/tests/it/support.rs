@@ -25,10 +25,14 @@ pub(crate) enum Fault {
     Unsent,
     /// Act, then fail.
     LostAfter,
+    /// Act only after this long.
+    SlowBefore(Duration),
     /// Act, but answer only after this long.
     SlowAfter(Duration),
     /// Say that what is stored cannot be read.
     Corrupt,
+    /// Panic without acting.
+    Panic,
 }
 
 /// The memory store behind counters and faults.
@@ -76,9 +80,14 @@ impl Verb {
             Some(Fault::LostBefore) => Err(unavailable()),
             Some(Fault::Unsent) => Err(unavailable().unsent()),
             Some(Fault::Corrupt) => Err(StoreError::new("probe", StoreErrorKind::Corrupt)),
+            Some(Fault::Panic) => panic!("the store panics, as told"),
             Some(Fault::LostAfter) => {
                 act.await?;
                 Err(unavailable())
+            }
+            Some(Fault::SlowBefore(delay)) => {
+                tokio::time::sleep(delay).await;
+                act.await
             }
             Some(Fault::SlowAfter(delay)) => {
                 let done = act.await;
