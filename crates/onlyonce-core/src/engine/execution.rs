@@ -119,6 +119,12 @@ impl Execution {
             .is_some_and(|protection| protection.flight.is_lost())
     }
 
+    /// What it runs on; nothing when running without protection.
+    pub(super) fn flight(&self) -> Option<Arc<Flight>> {
+        let protection = self.protection()?;
+        Some(Arc::clone(&protection.flight))
+    }
+
     /// Tells who waits that it ran and that the store does not take the result yet.
     pub(super) fn stall(&self) {
         if let Some(protection) = self.protection() {

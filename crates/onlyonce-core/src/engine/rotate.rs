@@ -14,6 +14,7 @@ use super::Engine;
 use super::call::{Answer, Call, Outcome, Verdict};
 use super::execution::Execution;
 use super::finish::Held;
+use super::flight::Flight;
 use super::once::Work;
 
 /// What the outer call has to spare for storing the inner one.
@@ -43,12 +44,19 @@ impl Engine {
         let own = Arc::new(Mutex::new(None));
         let (said, engine, inner) = (Arc::clone(&own), self.clone(), Arc::clone(&call));
         let outer = move |execution: Execution| async move {
+            let flown = Arc::new(Mutex::new(None));
+            let noted = Arc::clone(&flown);
+            let work = move |inside: Execution| {
+                *lock(&noted) = inside.flight();
+                work(inside)
+            };
             let mut answer = engine.once_here(Arc::clone(&inner), work).await;
             *lock(&said) = Some(answer.clone());
             if is_not_stored(&answer) {
                 // Its callers are told so; the slot stays ours until the result is stored, or not.
                 execution.stall();
-                answer = engine.stored_at_last(inner).await;
+                let flown = lock(&flown).take();
+                answer = engine.stored_at_last(inner, flown).await;
             }
             echo(&answer, &execution)
         };
@@ -96,15 +104,24 @@ impl Engine {
         verdict
     }
 
-    /// What becomes of a result that the store did not take at first.
-    async fn stored_at_last(&self, call: Arc<Call>) -> Answer {
-        if let Some(flight) = self.inner.flights.find(&call.slot)
+    /// What becomes of a result that the store did not take at first: of the flight that was flown
+    /// for this call, or of another's that it was attached to.
+    async fn stored_at_last(&self, call: Arc<Call>, flown: Option<Arc<Flight>>) -> Answer {
+        let attached = || {
+            let flight = self.inner.flights.find(&call.slot);
+            flight.filter(|it| it.fingerprint == call.fingerprint)
+        };
+        if let Some(flight) = flown.or_else(attached)
             && let Some(answer) = flight.ended().await
         {
             return answer;
         }
         // It is over: the store knows how it ended, and nothing is left to run.
-        let nothing = async |_: Execution| Outcome::NotRun;
+        let nothing = async |execution: Execution| match execution.attempt() {
+            1 => Outcome::NotRun,
+            // Taken over from whoever ran it, and as much in doubt as before.
+            _ => Outcome::Unknown,
+        };
         Box::pin(self.once_here(call, nothing)).await
     }
 

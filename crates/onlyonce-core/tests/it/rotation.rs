@@ -15,6 +15,7 @@ use crate::support::{
     Fault, Node, Probe, Work, eventually, node_of, policy, ran, refused, replayed,
 };
 
+mod giving_up;
 mod leaving;
 
 const OLD: u8 = 1;

@@ -25,6 +25,8 @@ pub(crate) enum Fault {
     Unsent,
     /// Act, then fail.
     LostAfter,
+    /// Fail without acting, but only after this long.
+    SlowLost(Duration),
     /// Act only after this long.
     SlowBefore(Duration),
     /// Act, but answer only after this long.
@@ -83,6 +85,10 @@ impl Verb {
             Some(Fault::Panic) => panic!("the store panics, as told"),
             Some(Fault::LostAfter) => {
                 act.await?;
+                Err(unavailable())
+            }
+            Some(Fault::SlowLost(delay)) => {
+                tokio::time::sleep(delay).await;
                 Err(unavailable())
             }
             Some(Fault::SlowBefore(delay)) => {
