@@ -382,18 +382,25 @@ impl Engine {
         for engine in engines.into_iter().flatten() {
             engine.flush_replays().await;
         }
-        self.inner.flights.len()
+        self.in_flight()
     }
 
     /// How many calls run or wait in this process.
     pub fn in_flight(&self) -> usize {
-        self.inner.flights.len()
+        let own = self.inner.flights.len();
+        // In a rotation these are inside of others.
+        self.former()
+            .map_or(own, |former| former.in_flight().max(own))
     }
 
     /// How much runs and waits in this process now.
     pub fn load(&self) -> Load {
         let now = self.now();
-        let mut load = Load::default();
+        let mut load = Load {
+            // In a rotation a duplicate waits under the former secret already.
+            waiting: self.former().map_or(0, |former| former.load().waiting),
+            ..Load::default()
+        };
         for flight in self.inner.flights.all() {
             load.waiting += flight.waiters();
             if let Some(renewal) = &*crate::lock(&flight.renewal) {

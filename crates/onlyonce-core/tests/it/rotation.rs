@@ -359,3 +359,24 @@ async fn shutting_down_waits_for_both() {
         1
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_under_the_old_secret_is_counted_as_in_flight() {
+    let store = Arc::new(Probe::default());
+    let [old, both, _] = all(&store).await;
+    let (policy, work) = (policy(), Work::new().gated());
+    let running = old.start("key", &policy, &work);
+    work.started().await;
+
+    let waiting = [0, 1].map(|_| both.start("key", &policy, &work));
+    tokio::time::sleep(policy.lease_for / 3).await;
+    let (in_flight, load) = (both.engine.in_flight(), both.engine.load());
+    work.open();
+
+    assert_eq!((in_flight, load.running, load.waiting), (1, 0, 1));
+    for waiting in waiting {
+        assert_eq!(replayed(&waiting.await.unwrap()), "run 1");
+    }
+    running.await.unwrap();
+    assert_eq!(both.engine.in_flight(), 0);
+}
