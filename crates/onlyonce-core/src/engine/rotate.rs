@@ -8,10 +8,11 @@ use std::time::Duration;
 use crate::event::Event;
 use crate::lock;
 use crate::policy::Policy;
+use crate::record::Meta;
 use crate::refusal::Reason;
 
 use super::Engine;
-use super::call::{Answer, Call, Outcome, Verdict};
+use super::call::{Answer, Call, Outcome, Replay, Verdict};
 use super::execution::Execution;
 use super::finish::Held;
 use super::flight::Flight;
@@ -62,7 +63,7 @@ impl Engine {
         };
         let answer = former.once_here(before, outer).await;
         match lock(&own).take() {
-            Some(own) => either(own, answer),
+            Some(own) => either(own, answer, &call.meta),
             None => {
                 self.tell(&call, &answer);
                 answer
@@ -159,8 +160,9 @@ impl Held {
     /// Ends the outer claim as the inner one ended; gives what the caller may hear of both.
     pub(super) async fn end_like(self, answer: Answer) -> Answer {
         let outcome = echo(&answer, &self.execution);
+        let call = Arc::clone(&self.call);
         match self.end_with(outcome).await {
-            Some(outer) => either(answer, outer),
+            Some(outer) => either(answer, outer, &call.meta),
             None => answer,
         }
     }
@@ -178,13 +180,23 @@ fn is_not_stored(answer: &Answer) -> bool {
     matches!(answer, Answer::Refused(refusal) if refusal.reason == Reason::NotStored)
 }
 
-/// The inner answer, unless processes that know only the former secret would contradict it: it is
-/// not stored for them yet, or they were told another one because the outer claim was overtaken.
-fn either(inner: Answer, outer: Answer) -> Answer {
-    let overtaken = matches!(outer, Answer::Replayed(_)) || is_not_stored(&outer);
-    match inner {
-        Answer::Ran { .. } | Answer::Replayed(_) if overtaken => outer,
-        Answer::Ran { .. } | Answer::Replayed(_) | Answer::Refused(_) => inner,
+/// The inner answer, unless processes that know the former secret would contradict it: it is not
+/// stored for them yet, or they are told another one, because the outer claim was overtaken or an
+/// operator answered for it.
+fn either(inner: Answer, outer: Answer, original: &Meta) -> Answer {
+    match (inner, outer) {
+        (refused @ Answer::Refused(_), _) => refused,
+        (_, outer @ Answer::Replayed(_)) => outer,
+        (_, outer) if is_not_stored(&outer) => outer,
+        (inner, Answer::Ran { as_returned, .. }) if as_returned => inner,
+        (Answer::Ran { .. }, outer @ Answer::Ran { .. }) => outer,
+        (
+            Answer::Replayed(_),
+            Answer::Ran {
+                response, receipt, ..
+            },
+        ) => Answer::Replayed(Replay::shared(&response, receipt.as_ref(), original)),
+        (inner, Answer::Refused(_)) => inner,
     }
 }
 

@@ -8,7 +8,7 @@ use onlyonce_core::engine::{FormerSecret, OpenError, Verdict};
 use onlyonce_core::operate::{Filter, Operate as _, Page};
 use onlyonce_core::{
     Engine, Event, Execution, Key, Lease, MemoryStore, OnLapse, Outcome, Policy, Reason, Release,
-    Response, SlotSecret, Store,
+    Response, Slot, SlotSecret, Store,
 };
 
 use crate::support::{
@@ -17,6 +17,7 @@ use crate::support::{
 
 mod giving_up;
 mod leaving;
+mod resolving;
 
 const OLD: u8 = 1;
 const NEW: u8 = 2;
@@ -205,8 +206,8 @@ async fn a_result_that_cannot_be_stored_yet_is_waited_for_under_both() {
     }
 }
 
-/// Ends the lease that `both` has under the old secret, and only that one.
-async fn end_former_lease(store: &Probe, both: &Node, policy: &Policy) {
+/// Ends the lease that `both` has under the old secret, and only that one; says where it was.
+async fn end_former_lease(store: &Probe, both: &Node, policy: &Policy) -> Slot {
     let former = both.engine.former().unwrap();
     let scope = both.engine.scope().with("test", "engine");
     let slot = former.slot(&scope, &Key::new("key", &policy.key).unwrap());
@@ -220,6 +221,7 @@ async fn end_former_lease(store: &Probe, both: &Node, policy: &Policy) {
         attempt: record.attempt,
     };
     store.inner.release(&lease, Release::Unknown).await.unwrap();
+    slot
 }
 
 #[tokio::test(start_paused = true)]
