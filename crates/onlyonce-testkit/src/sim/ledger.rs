@@ -53,6 +53,14 @@ pub(super) struct Call {
     pub(super) flies_on: bool,
 }
 
+impl Call {
+    /// Whether it, or the flight it left behind, was there in `window`.
+    fn is_there(&self, window: Window) -> bool {
+        let stays = |left: Ms| left >= window.from;
+        self.started <= window.to && (self.flies_on || self.left.is_none_or(stays))
+    }
+}
+
 /// One execution of a handler.
 pub(super) struct Run {
     pub(super) call: usize,
@@ -147,11 +155,36 @@ impl Ledger {
         cells.flat_map(|cell| &self.cells[cell].tenures)
     }
 
-    /// Whether the store ever granted a slot to the process and meaning of this call.
-    pub(super) fn has_claimed(&self, call: &Call) -> bool {
-        let own = (call.process, call.fingerprint);
-        self.tenures(call)
-            .any(|it| (it.process, it.fingerprint) == own)
+    /// In a rotation, who held the slots of this call's key under the old secret and under the new
+    /// one, if its process has both: it asks for the first and inside of that for the second.
+    pub(super) fn nested(&self, call: &Call) -> Option<[&[Tenure]; 2]> {
+        let cells = [call.key, call.key + self.keys];
+        let both = self.lives[call.process].secrets == Secrets::Both;
+        both.then(|| cells.map(|cell| &*self.cells[cell].tenures))
+    }
+
+    /// In a rotation, the calls beside this one whose flight may have got past the old secret's slot,
+    /// and what each held there: nothing, if it ran without protection.
+    pub(super) fn around(
+        &self,
+        call: usize,
+        window: Window,
+    ) -> impl Iterator<Item = (&Call, Option<&Tenure>)> {
+        let outer = self.nested(&self.calls[call]).map(|[outer, _]| outer);
+        let beside = outer.map(|outer| (outer, self.beside(call, window)));
+        let flights = beside.into_iter().flat_map(|(outer, beside)| {
+            beside.map(|leader| (leader, outer.iter().rev().find(|it| self.is_of(it, leader))))
+        });
+        flights.filter(move |(leader, held)| {
+            let since = Window::new(leader.started, window.to);
+            held.is_some() || (leader.terms.open && self.failed(leader.process, since))
+        })
+    }
+
+    /// Whether a tenure was claimed for this call.
+    fn is_of(&self, tenure: &Tenure, call: &Call) -> bool {
+        let claimed_for = self.call_of(&tenure.meta);
+        claimed_for.is_some_and(|it| std::ptr::eq(it, call))
     }
 
     /// The cell of this call's key in which `token` is or was.
@@ -162,7 +195,7 @@ impl Ledger {
             .unwrap_or(call.key)
     }
 
-    /// The call that a record was claimed for: its number is the trace.
+    /// The call that a record was claimed for.
     pub(super) fn call_of(&self, meta: &Meta) -> Option<&Call> {
         self.calls.get(call_id(meta)?)
     }
@@ -273,8 +306,7 @@ impl Ledger {
                 *id != call
                     && other.process == own.process
                     && other.key == own.key
-                    && other.started <= window.to
-                    && (other.flies_on || other.left.is_none_or(|left| left >= window.from))
+                    && other.is_there(window)
             })
             .map(|(_, other)| other)
     }
@@ -328,6 +360,7 @@ impl Ledger {
     }
 }
 
-fn call_id(meta: &Meta) -> Option<usize> {
+/// The number of the call that a record was claimed for: it is the trace.
+pub(super) fn call_id(meta: &Meta) -> Option<usize> {
     meta.trace.as_deref()?.parse().ok()
 }

@@ -5,10 +5,9 @@ use onlyonce_core::OnLapse;
 use crate::sim::clock::Ms;
 use crate::sim::history::Ending;
 use crate::sim::kinds::Heard;
-use crate::sim::ledger::{Call, Ledger, READ_AGE_MAX, STALL_MAX};
+use crate::sim::ledger::{Call, Ledger, READ_AGE_MAX, Run, STALL_MAX};
 use crate::sim::model::Window;
 use crate::sim::report::{Checked, require};
-use crate::sim::rotation::Secrets;
 
 /// A caller was refused with `heard`.
 pub(in crate::sim) fn refused(ledger: &Ledger, call: usize, heard: Heard, now: Ms) -> Checked {
@@ -77,8 +76,8 @@ pub(in crate::sim) fn refused(ledger: &Ledger, call: usize, heard: Heard, now: M
 /// In a rotation, whether it may have been attached to a flight under the old secret that was
 /// refused under the new one.
 fn refused_inside(ledger: &Ledger, call: usize, during: Window) -> bool {
-    ledger.lives[ledger.calls[call].process].secrets == Secrets::Both
-        && ledger.beside(call, during).next().is_some()
+    let mut around = ledger.around(call, during);
+    around.any(|(leader, _)| leader.fingerprint == ledger.calls[call].fingerprint)
 }
 
 fn mismatched(ledger: &Ledger, call: usize, during: Window, fits: impl Fn(bool) -> bool) -> bool {
@@ -96,12 +95,9 @@ fn mismatched(ledger: &Ledger, call: usize, during: Window, fits: impl Fn(bool) 
     // and as long as nothing says that the lease is lost, the process may believe it (rule 12).
     let mut runs = ledger.runs.iter();
     // In a rotation a flight may be granted its claim under the old secret alone, and run nothing.
-    let around = || {
-        let mut beside = ledger.beside(call, during);
-        beside.any(|it| other(it) && ledger.has_claimed(it))
-    };
+    let mut around = ledger.around(call, during);
     stored
-        || (ledger.common_half.is_some() && around())
+        || around.any(|(leader, held)| other(leader) && held.is_some())
         || runs.any(|run| {
             let leader = &ledger.calls[run.call];
             leader.process == caller.process
@@ -172,10 +168,16 @@ fn in_doubt(ledger: &Ledger, call: usize, during: Window) -> bool {
             let leader = &ledger.calls[run.call];
             let dropped = leader.by_hand && leader.hung_up;
             let unknown = matches!(run.ended, Some((_, Ending::Unknown | Ending::Abandoned)));
-            // In a rotation it ran too long for the flight around it as well, which does not say so.
-            let too_long = matches!(run.ended, Some((_, Ending::TimedOut)));
-            dropped || unknown || (too_long && ledger.common_half.is_some())
+            dropped || unknown || (run.call != call && is_doubted_around(ledger, run))
         })
+}
+
+/// In a rotation, whether it ran too long under the new secret, or its result was not stored: of the
+/// flight around it, which others are attached to, that is an unknown outcome.
+fn is_doubted_around(ledger: &Ledger, run: &Run) -> bool {
+    let too_long = matches!(run.ended, Some((_, Ending::TimedOut)));
+    let nested = ledger.nested(&ledger.calls[run.call]).is_some();
+    nested && (too_long || run.failing.is_some() || run.told_absent)
 }
 
 fn unsettled(ledger: &Ledger, call: usize, now: Ms) -> bool {

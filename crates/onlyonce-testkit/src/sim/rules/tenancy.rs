@@ -5,6 +5,7 @@ use std::sync::Arc;
 use onlyonce_core::response::Origin;
 use onlyonce_core::{Claim, Claimed, OnLapse, Release, Response, State, Token};
 
+use super::nested;
 use crate::sim::clock::{Ms, millis};
 use crate::sim::history::Ending;
 use crate::sim::ledger::{Ledger, Run};
@@ -85,10 +86,14 @@ pub(in crate::sim) fn granted(ledger: &Ledger, key: usize, claimed: &Claimed, no
 /// the slot until it lapses.
 fn given_back(ledger: &Ledger, old: &Tenure, now: Ms) -> Checked {
     let ran = ledger.run_of(&old.token).is_some();
-    let left = ledger.call_of(&old.meta).and_then(|call| call.left);
-    // In a rotation it is held for as long as the call inside of it waits.
-    let is_outer = ledger.outer(&old.token).is_some();
-    let Some(left) = left.filter(|_| !ran && !old.orphan && !is_outer) else {
+    let call = ledger.call_of(&old.meta);
+    let left = call.and_then(|call| call.left);
+    // In a rotation it is held for as long as the call inside of it waits, with or without a caller.
+    let waits_on = call.is_some_and(|call| call.hung_up && !call.by_hand);
+    let waits_inside = waits_on && ledger.outer(&old.token).is_some();
+    let given_back = old.doubted.is_some();
+    let excused = ran || old.orphan || given_back || waits_inside;
+    let Some(left) = left.filter(|_| !excused) else {
         return Ok(());
     };
     // Releases are tried on with growing pauses: never longer than the trouble lasted.
@@ -191,37 +196,7 @@ pub(in crate::sim) fn started(ledger: &mut Ledger, id: usize, now: Ms) -> Checke
     for pair in cell.tenures.windows(2) {
         succession(&pair[0], &pair[1])?;
     }
-    holds_in_common(ledger, id, now)
-}
-
-/// In a rotation, a run's call holds the slot that every process finds, whatever else it holds.
-fn holds_in_common(ledger: &mut Ledger, id: usize, now: Ms) -> Checked {
-    if ledger.common_half.is_none() {
-        return Ok(());
-    }
-    let own_trace = Some(ledger.runs[id].call.to_string());
-    let own = |it: &Tenure| it.meta.trace.as_deref() == own_trace.as_deref();
-    let common = ledger.common(ledger.calls[ledger.runs[id].call].key);
-    let held = ledger.cells[common].current(now).is_some_and(|held| {
-        own(held) && matches!(held.phase, Phase::Pending) && held.lease_until > now
-    });
-    let ledger = &*ledger;
-    let call = &ledger.calls[ledger.runs[id].call];
-    let since = Window::new(call.started, now);
-    let mut tenures = ledger.cells[common].tenures.iter().rev();
-    let excused = match tenures.find(|it| own(it)) {
-        Some(lost) => {
-            matches!(lost.closed, Some((_, Closing::Forgotten)))
-                || ledger.jumped(call.process, since)
-                || ledger.endangered(call.process, &lost.token, since)
-        }
-        None => call.terms.open && ledger.failed(call.process, since),
-    };
-    require(
-        held || excused,
-        "while the secret is rotated, a handler starts only with the slot that every process finds",
-        || format!("run {id} of process {}", call.process),
-    )
+    nested::started(ledger, id, now)
 }
 
 /// A handler was dropped before its end, and nobody crashed.
@@ -246,6 +221,9 @@ pub(in crate::sim) fn completed(
     response: &Arc<Response>,
     keep: Ms,
 ) -> Checked {
+    if let Some(outer) = ledger.outer(token) {
+        return nested::completed(ledger, outer, response, keep);
+    }
     let Some(id) = ledger.run_of(token) else {
         return require(false, "only what ran is completed", || {
             format!("{token:?} never ran")
@@ -257,16 +235,8 @@ pub(in crate::sim) fn completed(
         Some((_, Ending::Panicked { storable: true })) => response.origin == Origin::Panicked,
         Some(_) | None => false,
     };
-    // In a rotation the old secret's slot gets what is stored under the new one in the end: that may
-    // be an operator's answer, for as long as it was to be kept.
-    let is_copy = || {
-        let mut tenures = ledger.tenures(&ledger.calls[run.call]);
-        let is_stored = tenures.any(|it| it.response().is_some_and(|it| it.body == response.body));
-        ledger.outer(token).is_some() && is_stored
-    };
-    let is_copy = run.failing.is_some() && is_copy();
     require(
-        own && keep == run.keep || is_copy,
+        own && keep == run.keep,
         "what is stored is what the handler answered, kept as long as was asked",
         || {
             let asked = run.keep;
@@ -281,8 +251,8 @@ pub(in crate::sim) fn completed(
 /// A claim is given back only by who did not run, or whose answer is not to be stored; it is left
 /// in doubt only by who does not know.
 pub(in crate::sim) fn released(ledger: &Ledger, token: &Token, why: Release, now: Ms) -> Checked {
-    if ledger.outer(token).is_some() {
-        return released_around(ledger, token, why, now);
+    if let Some(outer) = ledger.outer(token) {
+        return nested::released(ledger, outer, why, now);
     }
     let run = ledger.run_of(token).map(|id| &ledger.runs[id]);
     let true_words = match (why, run.map(|run| run.ended)) {
@@ -310,25 +280,6 @@ pub(in crate::sim) fn released(ledger: &Ledger, token: &Token, why: Release, now
                 run.map(|run| run.ended)
             )
         },
-    )
-}
-
-/// In a rotation, the claim under the old secret is given back only if nothing came of the one
-/// inside of it.
-fn released_around(ledger: &Ledger, token: &Token, why: Release, now: Ms) -> Checked {
-    let stored_inside = || {
-        let id = ledger.run_of(token)?;
-        let (run, call) = (&ledger.runs[id], &ledger.calls[ledger.runs[id].call]);
-        let inner = run.token?;
-        let inside = ledger.cells[ledger.cell_of(call, &inner)].tenure_of(&inner)?;
-        let lives = inside.stored().is_some_and(|stored| stored.contains(now));
-        inside.response().filter(|it| lives && it.body == body(id))
-    };
-    let given_back = why == Release::NotRun;
-    require(
-        !(given_back && stored_inside().is_some()),
-        "what is stored under the new secret is not given back under the old one",
-        || format!("{token:?} was released"),
     )
 }
 
