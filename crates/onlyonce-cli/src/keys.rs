@@ -73,7 +73,8 @@ enum Action {
         #[arg(long)]
         body: bool,
     },
-    /// Forget a record: the next request with its key runs anew
+    /// Forget a record: the next request with its key runs anew. By its key, under both secrets
+    /// while they are rotated
     Forget {
         /// Its key, its slot, or 8 or more hex digits that its slot starts with; - reads it from stdin
         record: String,
@@ -152,8 +153,9 @@ async fn act(args: &Args) -> Result<(), SourceError> {
             print_record(&source.get(&slot, *body).await?, args.json);
         }
         Action::Forget { record } => {
-            let slot = find(&source, record).await?;
-            source.forget(&slot).await?;
+            for slot in find_halves(&source, record).await? {
+                source.forget(&slot).await?;
+            }
             say(format_args!(
                 "forgotten: the next request with its key runs anew"
             ));
@@ -184,8 +186,23 @@ async fn act(args: &Args) -> Result<(), SourceError> {
     Ok(())
 }
 
-/// The one record that was meant. A slot goes before a key that looks like one.
+/// The one record that was meant.
 async fn find(source: &Source, typed: &str) -> Result<Slot, SourceError> {
+    match &find_halves(source, typed).await?[..] {
+        [slot] => Ok(*slot),
+        halves => Err(SourceError::Wrong(format!(
+            "while the slot secret is rotated it has a record under each; say which:{}",
+            halves
+                .iter()
+                .map(|it| format!("\n  {it}"))
+                .collect::<String>()
+        ))),
+    }
+}
+
+/// The one record that was meant, or both of its halves while the slot secret is rotated. A slot
+/// goes before a key that looks like one, and means only itself.
+async fn find_halves(source: &Source, typed: &str) -> Result<Vec<Slot>, SourceError> {
     let typed = match typed {
         "-" => std::io::read_to_string(std::io::stdin())
             .map_err(|error| SourceError::Wrong(format!("stdin cannot be read: {error}")))?,
@@ -193,12 +210,15 @@ async fn find(source: &Source, typed: &str) -> Result<Slot, SourceError> {
     };
     let typed = typed.trim();
     if let Some(slot) = by_slot(source, typed.trim_start_matches('#')).await? {
-        return Ok(slot);
+        return Ok(vec![slot]);
     }
     let found = source.find(typed).await?;
     match &found[..] {
         [] => Err(SourceError::Absent),
-        [record] => whole_slot(&record.slot),
+        [record] => Ok(vec![whole_slot(&record.slot)?]),
+        [one, other] if one.other_half.as_ref() == Some(&other.slot) => {
+            Ok(vec![whole_slot(&one.slot)?, whole_slot(&other.slot)?])
+        }
         several => Err(SourceError::Wrong(format!(
             "{} records have this key, each in a scope of its own; say which:{}",
             several.len(),

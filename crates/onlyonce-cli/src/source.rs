@@ -43,6 +43,9 @@ pub struct Args {
     /// The file with the slot secret, where one is configured: to find a key in a store
     #[arg(long, value_name = "FILE", requires = "store", global = true)]
     secret_file: Option<PathBuf>,
+    /// The file with the slot secret before that one, while it is rotated: to find a key under both
+    #[arg(long, value_name = "FILE", requires = "secret_file", global = true)]
+    former_secret_file: Option<PathBuf>,
 }
 
 /// Why records could not be looked at.
@@ -88,14 +91,20 @@ pub(crate) enum Source {
 pub(crate) struct Direct {
     store: Arc<dyn Store>,
     secret: Option<SlotSecret>,
+    former: Option<SlotSecret>,
 }
 
 impl Source {
     pub(crate) async fn open(args: &Args) -> Result<Self, SourceError> {
         if let Some(url) = &args.store {
-            let secret = args.secret_file.as_deref().map(read_secret).transpose()?;
+            let read = |file: &Option<PathBuf>| file.as_deref().map(read_secret).transpose();
+            let (secret, former) = (read(&args.secret_file)?, read(&args.former_secret_file)?);
             let store = onlyonce_stores::open(url).await?;
-            return Ok(Self::Store(Box::new(Direct { store, secret })));
+            return Ok(Self::Store(Box::new(Direct {
+                store,
+                secret,
+                former,
+            })));
         }
         let base = args.admin.as_deref().unwrap_or(ADMIN);
         Ok(Self::Admin(Admin::new(base, args.token.clone())))
@@ -273,15 +282,24 @@ impl Direct {
     async fn find(&self, key: &str) -> Result<Vec<RecordView>, SourceError> {
         let key = Key::parse(key.as_bytes(), &KeyRule::any())
             .map_err(|error| SourceError::Wrong(error.to_string()))?;
-        let secret = look_up_secret(self.operate()?, self.secret.clone()).await?;
-        let Some(secret) = secret else {
-            return Ok(Vec::new());
+        let operate = self.operate()?;
+        let mut secrets = vec![look_up_secret(operate, self.secret.clone()).await?];
+        if let Some(former) = &self.former {
+            secrets.push(look_up_secret(operate, Some(former.clone())).await?);
+        }
+        let page = Page {
+            after: None,
+            records_max: FOUND_RECORDS_MAX,
         };
-        let filter = Filter {
-            hint: Some(secret.hint(&key)),
-            ..Filter::default()
-        };
-        self.list(&filter, None, FOUND_RECORDS_MAX).await
+        let mut found = Vec::new();
+        for secret in secrets.into_iter().flatten() {
+            let filter = Filter {
+                hint: Some(secret.hint(&key)),
+                ..Filter::default()
+            };
+            found.extend(operate.list(&filter, &page).await?);
+        }
+        Ok(RecordView::of_key(&found))
     }
 }
 

@@ -1,7 +1,7 @@
 //! What an operator types: `keys`, `store`, `config`, `profiles`, completions and manual pages,
 //! over a gateway's admin API and straight on a store.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use onlyonce_core::Engine;
@@ -17,6 +17,20 @@ const KEY: &str = "550e8400-e29b-41d4-a716-446655440000";
 
 /// A gateway, and where operators reach it.
 async fn gateway() -> (Gateway, String) {
+    gateway_rotating([None, None]).await
+}
+
+/// One that rotates its slot secret.
+async fn rotating_gateway(folder: &Path) -> (Gateway, String) {
+    let file = |name: &str, secret: &str| {
+        let path = folder.join(name);
+        std::fs::write(&path, secret.repeat(32)).unwrap();
+        Some(path)
+    };
+    gateway_rotating([file("old", "1b"), file("new", "2a")]).await
+}
+
+async fn gateway_rotating([former, secret]: [Option<PathBuf>; 2]) -> (Gateway, String) {
     let upstream = serve(ours::bare()).await;
     let upstream = upstream.trim_end_matches("/orders");
     let flags = [
@@ -25,7 +39,8 @@ async fn gateway() -> (Gateway, String) {
         ("store", "memory:".to_owned()),
         ("upstream", upstream.to_owned()),
     ];
-    let settings = config::load(None, [], &flags).unwrap();
+    let mut settings = config::load(None, [], &flags).unwrap();
+    (settings.former_secret_file, settings.secret_file) = (former, secret);
     let gateway = Gateway::start(&settings).await.unwrap();
     let admin = format!("http://{}", gateway.admin_address());
     (gateway, admin)
@@ -118,6 +133,39 @@ async fn a_forgotten_key_runs_anew_and_is_then_absent() {
 
     assert_eq!((forgotten, again), (0, 1), "{err}");
     assert!(err.contains("no live record has this key or slot"), "{err}");
+}
+
+async fn records(admin: &str) -> usize {
+    let (_, listed, _) = run(&["keys", "list", "--admin", admin, "--json"]).await;
+    json(&listed).as_array().unwrap().len()
+}
+
+#[tokio::test]
+async fn during_a_rotation_a_key_is_forgotten_under_both_secrets_at_once() {
+    let folder = TempDir::new().unwrap();
+    let (gateway, admin) = rotating_gateway(folder.path()).await;
+    order(&gateway, KEY, None).await;
+    assert_eq!(records(&admin).await, 2);
+
+    let (forgotten, _, err) = run(&["keys", "forget", KEY, "--admin", &admin]).await;
+
+    assert_eq!(forgotten, 0, "{err}");
+    assert_eq!(records(&admin).await, 0);
+}
+
+#[tokio::test]
+async fn during_a_rotation_a_key_that_two_callers_used_is_asked_back() {
+    let folder = TempDir::new().unwrap();
+    let (gateway, admin) = rotating_gateway(folder.path()).await;
+    for caller in ["alice", "bob"] {
+        order(&gateway, KEY, Some(caller)).await;
+    }
+
+    let (code, _, err) = run(&["keys", "forget", KEY, "--admin", &admin]).await;
+
+    assert_eq!(code, 2);
+    assert!(err.contains("4 records have this key"), "{err}");
+    assert_eq!(records(&admin).await, 4, "nothing is forgotten");
 }
 
 #[tokio::test]
@@ -234,23 +282,31 @@ async fn a_configured_secret_is_needed_to_find_a_key_in_its_store() {
     assert!(out.contains("state       done"), "{out}");
 }
 
-#[tokio::test]
-async fn looking_for_a_key_does_not_end_a_rotation() {
-    let place = TempDir::new().unwrap();
-    let url = format!("file:{}", place.path().join("records").display());
-    let secret = |byte| onlyonce_core::SlotSecret::from_bytes([byte; 32]);
+/// A file store with one finished job while its secret is rotated, and the secrets in files beside
+/// it; its URL.
+async fn rotating_folder(at: &Path) -> String {
+    let url = format!("file:{}", at.join("records").display());
+    let secret = |name: &str, byte: u8| {
+        std::fs::write(at.join(name), format!("{byte:02x}").repeat(32)).unwrap();
+        onlyonce_core::SlotSecret::from_bytes([byte; 32])
+    };
     let store = onlyonce_stores::open(&url).await.unwrap();
     let engine = Engine::builder(Arc::clone(&store))
-        .secret(secret(0xcd))
-        .rotate_from(FormerSecret::Given(secret(0xab)))
+        .secret(secret("new", 0xcd))
+        .rotate_from(FormerSecret::Given(secret("old", 0xab)))
         .open()
         .await
         .unwrap();
     pay(&engine).await;
     engine.shutdown(std::time::Duration::from_secs(10)).await;
-    drop((engine, store));
-    let file = place.path().join("secret");
-    std::fs::write(&file, "cd".repeat(32)).unwrap();
+    url
+}
+
+#[tokio::test]
+async fn looking_for_a_key_does_not_end_a_rotation() {
+    let place = TempDir::new().unwrap();
+    let url = rotating_folder(place.path()).await;
+    let file = place.path().join("new");
 
     let file = file.to_str().unwrap();
     let line = ["keys", "show", KEY, "--store", &url, "--secret-file", file];
@@ -259,11 +315,31 @@ async fn looking_for_a_key_does_not_end_a_rotation() {
     assert_eq!(code, 0, "{err}");
     assert!(out.contains("state       done"), "{out}");
     let store = onlyonce_stores::open(&url).await.unwrap();
-    let former = Engine::builder(store).secret(secret(0xab)).open().await;
+    let former = Engine::builder(store)
+        .secret(onlyonce_core::SlotSecret::from_bytes([0xab; 32]))
+        .open()
+        .await;
     assert!(
         former.is_ok(),
         "processes with the former one may still start"
     );
+}
+
+#[tokio::test]
+async fn in_a_store_whose_secret_is_rotated_a_key_is_forgotten_under_both() {
+    let place = TempDir::new().unwrap();
+    let url = rotating_folder(place.path()).await;
+    let [old, new] = ["old", "new"].map(|name| place.path().join(name).display().to_string());
+
+    let line = [
+        &["keys", "forget", KEY, "--store", &url][..],
+        &["--secret-file", &new, "--former-secret-file", &old],
+    ];
+    let (code, _, err) = run(&line.concat()).await;
+
+    assert_eq!(code, 0, "{err}");
+    let (_, left, _) = run(&["keys", "list", "--store", &url, "--json"]).await;
+    assert_eq!(left.trim(), "[]");
 }
 
 #[tokio::test]

@@ -143,7 +143,7 @@ pub(super) async fn find(
         after: None,
         records_max: PAGE_RECORDS_MAX,
     };
-    let mut records = Vec::new();
+    let mut found = Vec::new();
     // While the secret is rotated, a key has a record under each.
     for engine in [Some(&admin.engine), admin.engine.former()]
         .into_iter()
@@ -153,10 +153,10 @@ pub(super) async fn find(
             hint: Some(engine.hint(&key)),
             ..Filter::default()
         };
-        records.extend(admin.page(&filter, &page).await?.records);
+        found.extend(admin.operate()?.list(&filter, &page).await?);
     }
     Ok(Json(RecordsPage {
-        records,
+        records: RecordView::of_key(&found),
         next: None,
     }))
 }

@@ -44,6 +44,10 @@ pub struct RecordView {
     pub replays: u64,
     /// The stored answer, once there is one.
     pub response: Option<ResponseView>,
+    /// Where a key was looked for while the slot secret is rotated: the slot of the record of the
+    /// same request under the other secret.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub other_half: Option<String>,
 }
 
 /// A stored answer.
@@ -96,7 +100,31 @@ impl RecordView {
             response: record
                 .response()
                 .map(|response| ResponseView::of(response, with_body)),
+            other_half: None,
         }
+    }
+
+    /// The records of one key, in whatever scopes and under whichever secrets.
+    pub fn of_key(found: &[(Slot, Record)]) -> Vec<Self> {
+        let view = |(slot, record): &(Slot, Record)| Self {
+            other_half: other_half(found, record).map(Slot::to_string),
+            ..Self::of(slot, record, false)
+        };
+        found.iter().map(view).collect()
+    }
+}
+
+/// Scopes are not stored: a half is one of a pair only if nothing else could be.
+fn other_half<'a>(found: &'a [(Slot, Record)], of: &Record) -> Option<&'a Slot> {
+    let alike = found.iter().filter(|(_, it)| {
+        it.fingerprint == of.fingerprint
+            && (&it.meta.operation, &it.meta.actor) == (&of.meta.operation, &of.meta.actor)
+    });
+    // The hint of one key differs only by the secret.
+    let (own, others): (Vec<_>, Vec<_>) = alike.partition(|(_, it)| it.meta.hint == of.meta.hint);
+    match (&own[..], &others[..]) {
+        ([_], [(slot, _)]) => Some(slot),
+        _ => None,
     }
 }
 
