@@ -10,8 +10,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use thiserror::Error;
 
-use crate::entry::Kept;
-use crate::record::Meta;
+use crate::clock::Timestamp;
+use crate::entry::{Kept, Phase};
+use crate::fingerprint::Fingerprint;
+use crate::record::{Meta, Replay};
 use crate::response::Response;
 
 use self::wire::Reader;
@@ -86,6 +88,32 @@ pub(crate) fn pack(out: &mut Vec<u8>, kept: &Kept) {
 /// Reads back what [`pack`] wrote. What is told to people is `known`, as far as it is the same.
 pub(crate) fn unpack(packed: &Bytes, known: Option<&Arc<Meta>>) -> Result<Kept, CodecError> {
     head::read_record(&mut Reader::new(packed), packed, known)
+}
+
+/// The answer in what [`pack`] wrote, if it is of this meaning.
+pub(crate) fn unpack_replay(
+    packed: &[u8],
+    fingerprint: &Fingerprint,
+    expires_at: Timestamp,
+) -> Result<Option<Replay>, CodecError> {
+    let mut reader = Reader::new(packed);
+    let head = head::read_before_phase(&mut reader)?;
+    if head.fingerprint != *fingerprint {
+        return Ok(None);
+    }
+    // From a copy: who is given the answer may keep it for longer than we do.
+    let rest = Bytes::copy_from_slice(reader.rest());
+    let phase = head::read_phase(&mut Reader::new(&rest), &rest)?;
+    let Phase::Finished(response) = phase else {
+        return Ok(None);
+    };
+    Ok(Some(Replay {
+        response,
+        original_at: Some(head.created_at),
+        expires_at: Some(expires_at),
+        original_trace: head.meta.trace()?,
+        replays: head.replays,
+    }))
 }
 
 /// A response's bytes.

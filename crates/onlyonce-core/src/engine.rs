@@ -33,7 +33,7 @@ mod secret;
 mod sweep;
 mod tally;
 
-pub use self::call::{Answer, Call, Outcome, Replay, Verdict, Who};
+pub use self::call::{Answer, Call, Outcome, Verdict, Who};
 pub use self::execution::Execution;
 pub use self::finish::Held;
 pub use self::secret::{FormerSecret, look_up_secret};

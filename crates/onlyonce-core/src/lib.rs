@@ -42,7 +42,7 @@ pub mod store;
 pub use async_trait::async_trait;
 
 pub use clock::{Clock, SystemClock, Timestamp};
-pub use engine::{Answer, Call, Engine, Execution, Held, Outcome, Replay, Verdict};
+pub use engine::{Answer, Call, Engine, Execution, Held, Outcome, Verdict};
 pub use entropy::{Entropy, OsEntropy};
 pub use event::{About, Event, Subscriber};
 pub use fingerprint::{Fingerprint, FingerprintBuilder, FingerprintRule};
@@ -51,7 +51,7 @@ pub use memory::MemoryStore;
 pub use operate::Operate;
 pub use policy::Policy;
 pub use profile::Profile;
-pub use record::{Meta, OnLapse, Record, State, Token};
+pub use record::{Meta, OnLapse, Record, Replay, State, Token};
 pub use refusal::{Reason, Refusal};
 pub use response::{Origin, Response};
 pub use slot::{Scope, Slot, SlotSecret};

@@ -11,9 +11,10 @@ use tokio::sync::Notify;
 
 use crate::clock::{Clock, SystemClock};
 use crate::entry::{Change, Entry, StoreClock};
+use crate::fingerprint::Fingerprint;
 use crate::lock;
 use crate::operate::{Filter, Operate, Page, Resolved, Stats};
-use crate::record::{Record, Token};
+use crate::record::{Record, Replay, Token};
 use crate::response::Response;
 use crate::slot::Slot;
 use crate::store::{
@@ -218,6 +219,11 @@ impl Store for MemoryStore {
             () = tokio::time::sleep(at_most.min(lease_left)) => {}
         }
         Ok(())
+    }
+
+    fn recall(&self, slot: &Slot, fingerprint: &Fingerprint) -> Option<Replay> {
+        let shard = lock(self.shard(slot));
+        shard.recall(slot, fingerprint, self.clock.now())
     }
 
     fn operate(&self) -> Option<&dyn Operate> {

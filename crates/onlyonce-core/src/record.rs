@@ -10,6 +10,7 @@ use crate::entropy::Entropy;
 use crate::fingerprint::Fingerprint;
 use crate::key::Hint;
 use crate::response::Response;
+use crate::store::Receipt;
 
 /// A record as read from a store at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -155,4 +156,47 @@ pub struct Meta {
     pub trace: Option<Arc<str>>,
     /// A keyed digest of the credential, where the caller's identity was not verified.
     pub credential: Option<[u8; 32]>,
+}
+
+/// A stored or shared answer.
+#[derive(Clone, Debug)]
+pub struct Replay {
+    /// The answer.
+    pub response: Arc<Response>,
+    /// When the original call came, as far as the store tells.
+    pub original_at: Option<Timestamp>,
+    /// Until when it is stored; nothing if it was shared while running and not stored.
+    pub expires_at: Option<Timestamp>,
+    /// The trace of the original.
+    pub original_trace: Option<Arc<str>>,
+    /// How often it was replayed before, as far as the store has counted.
+    pub replays: u64,
+}
+
+impl Replay {
+    /// The answer of a finished record.
+    pub(crate) fn of(record: &Record) -> Option<Self> {
+        Some(Self {
+            response: Arc::clone(record.response()?),
+            original_at: Some(record.created_at),
+            expires_at: Some(record.expires_at),
+            original_trace: record.meta.trace.clone(),
+            replays: record.replays,
+        })
+    }
+
+    /// The answer of the attempt that ran in this process, as a duplicate gets it.
+    pub(crate) fn shared(
+        response: &Arc<Response>,
+        receipt: Option<&Receipt>,
+        original: &Meta,
+    ) -> Self {
+        Self {
+            response: Arc::clone(response),
+            original_at: receipt.map(|receipt| receipt.created_at),
+            expires_at: receipt.map(|receipt| receipt.expires_at),
+            original_trace: original.trace.clone(),
+            replays: 0,
+        }
+    }
 }

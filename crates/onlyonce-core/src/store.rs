@@ -11,7 +11,7 @@ use thiserror::Error;
 use crate::clock::Timestamp;
 use crate::fingerprint::Fingerprint;
 use crate::operate::Operate;
-use crate::record::{Meta, OnLapse, Record, Token};
+use crate::record::{Meta, OnLapse, Record, Replay, Token};
 use crate::response::Response;
 use crate::slot::Slot;
 
@@ -47,6 +47,13 @@ pub trait Store: Send + Sync + 'static {
     /// or after `at_most`. A change before the call is not missed.
     async fn settled(&self, slot: &Slot, seen: &Token, at_most: Duration)
     -> Result<(), StoreError>;
+
+    /// The answer that is stored in the slot for this meaning, if it is at hand: in the memory of
+    /// this process, without waiting. That there is none says nothing; then [`claim`](Self::claim)
+    /// tells.
+    fn recall(&self, _slot: &Slot, _fingerprint: &Fingerprint) -> Option<Replay> {
+        None
+    }
 
     /// The operators' side of this store, where it has one.
     fn operate(&self) -> Option<&dyn Operate> {

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use onlyonce_core::{Clock, Entropy, OsEntropy, Store, StoreError, StoreErrorKind, SystemClock};
+use onlyonce_core::{
+    Clock, Entropy, OsEntropy, Replay, Store, StoreError, StoreErrorKind, SystemClock,
+};
 use thiserror::Error;
 
 use crate::wrap::{Operation, around_every_call};
@@ -174,6 +176,11 @@ impl Guarded {
     }
 
     /// The store waits by itself as long as it was asked to; beyond that it hangs.
+    /// What is at hand needs no guard.
+    fn around_recall(&self, recall: impl FnOnce() -> Option<Replay>) -> Option<Replay> {
+        recall()
+    }
+
     async fn around_wait<'a>(
         &'a self,
         at_most: Duration,

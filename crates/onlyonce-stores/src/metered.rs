@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use onlyonce_core::{Clock, Store, StoreError, SystemClock};
+use onlyonce_core::{Clock, Replay, Store, StoreError, SystemClock};
 
 use crate::wrap::around_every_call;
 
@@ -100,6 +100,15 @@ impl Metered {
         let answer = call().await;
         under_way.outcome = Outcome::of(&answer);
         answer
+    }
+
+    /// What is at hand counts as the claim that it saves; that nothing is, not at all.
+    fn around_recall(&self, recall: impl FnOnce() -> Option<Replay>) -> Option<Replay> {
+        let began = self.clock.now();
+        let replay = recall()?;
+        let took = self.clock.now().saturating_sub(began);
+        self.meter.count(Operation::Claim, Outcome::Taken, took);
+        Some(replay)
     }
 
     async fn around_wait<'a>(

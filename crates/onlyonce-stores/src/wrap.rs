@@ -100,7 +100,8 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Makes a store of a wrapper that does the same around every call to its field `inner`, by its
-/// methods `around(operation, call)` and, for the one verb that waits, `around_wait(at_most, call)`.
+/// methods `around(operation, call)`, for the one verb that waits `around_wait(at_most, call)`, and
+/// for what is at hand `around_recall(recall)`.
 /// `call` may be called again.
 macro_rules! around_every_call {
     ($wrapper:ident, $name:expr) => {
@@ -110,8 +111,8 @@ macro_rules! around_every_call {
 
             use onlyonce_core::operate::{Filter, Page, Resolved, Stats};
             use onlyonce_core::{
-                Claim, Claimed, Completed, Lease, Operate, Record, Release, Released, Renewed,
-                Response, Slot, Store, StoreError, Token, async_trait,
+                Claim, Claimed, Completed, Fingerprint, Lease, Operate, Record, Release, Released,
+                Renewed, Replay, Response, Slot, Store, StoreError, Token, async_trait,
             };
 
             use $crate::wrap::{Operation, operators};
@@ -159,6 +160,10 @@ macro_rules! around_every_call {
                 ) -> Result<(), StoreError> {
                     let call = || self.inner.settled(slot, seen, at_most);
                     self.around_wait(at_most, call).await
+                }
+
+                fn recall(&self, slot: &Slot, fingerprint: &Fingerprint) -> Option<Replay> {
+                    self.around_recall(|| self.inner.recall(slot, fingerprint))
                 }
 
                 fn operate(&self) -> Option<&dyn Operate> {

@@ -111,6 +111,7 @@ macro_rules! conformance_suite {
             finishing {
                 a_stored_answer_is_found_by_every_later_claim
                 an_answer_outlives_the_lease_it_was_made_under
+                what_is_recalled_is_what_a_claim_would_find
                 another_token_cannot_complete
                 another_token_cannot_complete_even_a_lapsed_claim
                 a_lost_lease_cannot_complete_while_its_successor_runs
@@ -220,6 +221,7 @@ macro_rules! conformance_suite {
             operating {
                 an_empty_slot_has_no_record
                 a_forgotten_record_is_gone_whatever_its_state
+                a_forgotten_answer_is_not_recalled
                 what_is_not_there_cannot_be_forgotten
                 the_holder_of_a_forgotten_claim_finds_nothing
                 an_extended_answer_is_kept_that_much_longer

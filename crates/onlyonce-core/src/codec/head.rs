@@ -1,6 +1,7 @@
 //! What is in a head, field by field: of a record, of a response, and of what is told to people.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
@@ -55,13 +56,46 @@ pub(super) fn write_record(out: &mut Vec<u8>, kept: &Kept) {
     }
 }
 
+/// A record's head up to its phase, where it was read.
+pub(super) struct BeforePhase<'a> {
+    token: Token,
+    pub(super) fingerprint: Fingerprint,
+    on_lapse: OnLapse,
+    attempt: u32,
+    pub(super) meta: MetaRead<'a>,
+    pub(super) created_at: Timestamp,
+    completed_at: Option<Timestamp>,
+    expires: Duration,
+    tail: Duration,
+    pub(super) replays: u64,
+}
+
 /// Reads a head, and takes what is behind it in `content` for the body.
 pub(super) fn read_record(
     reader: &mut Reader<'_>,
     content: &Bytes,
     known: Option<&Arc<Meta>>,
 ) -> Result<Kept, CodecError> {
+    let head = read_before_phase(reader)?;
     Ok(Kept {
+        token: head.token,
+        fingerprint: head.fingerprint,
+        on_lapse: head.on_lapse,
+        attempt: head.attempt,
+        meta: head.meta.shared(known)?,
+        created_at: head.created_at,
+        completed_at: head.completed_at,
+        expires: head.expires,
+        tail: head.tail,
+        replays: head.replays,
+        phase: read_phase(reader, content)?,
+    })
+}
+
+pub(super) fn read_before_phase<'a>(
+    reader: &mut Reader<'a>,
+) -> Result<BeforePhase<'a>, CodecError> {
+    Ok(BeforePhase {
         token: Token::from_bytes(reader.array()?),
         fingerprint: Fingerprint::new(reader.byte()?, reader.array()?),
         on_lapse: match reader.byte()? {
@@ -70,17 +104,17 @@ pub(super) fn read_record(
             _ => return Err(damaged("what to do on a lapse")),
         },
         attempt: reader.small()?,
-        meta: read_meta(reader)?.shared(known)?,
+        meta: read_meta(reader)?,
         created_at: Timestamp::from_millis(reader.number()?),
         completed_at: reader.option(Reader::number)?.map(Timestamp::from_millis),
         expires: reader.duration()?,
         tail: reader.duration()?,
         replays: reader.number()?,
-        phase: read_phase(reader, content)?,
     })
 }
 
-fn read_phase(reader: &mut Reader<'_>, content: &Bytes) -> Result<Phase, CodecError> {
+/// Reads the phase, and takes what is behind it in `content` for the body.
+pub(super) fn read_phase(reader: &mut Reader<'_>, content: &Bytes) -> Result<Phase, CodecError> {
     let phase = match reader.byte()? {
         0 => Phase::Pending {
             lease_until: reader.duration()?,
@@ -204,6 +238,12 @@ impl MetaRead<'_> {
             Some(known) if self.says_the_same_as(known) => Ok(Arc::clone(known)),
             Some(_) | None => Ok(Arc::new(self.to_meta(known.map(|known| &**known))?)),
         }
+    }
+
+    /// The trace of the original request.
+    pub(super) fn trace(&self) -> Result<Option<Arc<str>>, Malformed> {
+        let trace = self.trace.map(|trace| text(trace).map(Arc::from));
+        trace.transpose()
     }
 
     fn says_the_same_as(&self, meta: &Meta) -> bool {

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use crate::event::{Event, Verb};
 use crate::policy::{Duplicate, StoreDown};
-use crate::record::{Meta, Record, State, Token};
+use crate::record::{Meta, Record, Replay, State, Token};
 use crate::refusal::{Original, Reason, Refusal};
 use crate::store::{Claim, Claimed, Lease, Release, Renewed, StoreError, StoreErrorKind};
 
 use super::Engine;
-use super::call::{Answer, Call, Replay};
+use super::call::{Answer, Call};
 use super::flight::{Flight, Phase};
 
 /// Claims tried before the store counts as down. Safe: the token makes them one claim.

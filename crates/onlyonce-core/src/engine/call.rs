@@ -3,11 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::clock::Timestamp;
 use crate::fingerprint::Fingerprint;
 use crate::key::{Hint, Key};
 use crate::policy::Policy;
-use crate::record::{Meta, Record, Token};
+use crate::record::{Meta, Replay, Token};
 use crate::refusal::Refusal;
 use crate::response::Response;
 use crate::slot::Slot;
@@ -172,47 +171,4 @@ pub enum Answer {
     Replayed(Replay),
     /// It was not run for this call.
     Refused(Refusal),
-}
-
-/// A stored or shared answer.
-#[derive(Clone, Debug)]
-pub struct Replay {
-    /// The answer.
-    pub response: Arc<Response>,
-    /// When the original call came, as far as the store tells.
-    pub original_at: Option<Timestamp>,
-    /// Until when it is stored; nothing if it was shared while running and not stored.
-    pub expires_at: Option<Timestamp>,
-    /// The trace of the original.
-    pub original_trace: Option<Arc<str>>,
-    /// How often it was replayed before, as far as the store has counted.
-    pub replays: u64,
-}
-
-impl Replay {
-    /// The answer of a finished record.
-    pub(super) fn of(record: &Record) -> Option<Self> {
-        Some(Self {
-            response: Arc::clone(record.response()?),
-            original_at: Some(record.created_at),
-            expires_at: Some(record.expires_at),
-            original_trace: record.meta.trace.clone(),
-            replays: record.replays,
-        })
-    }
-
-    /// The answer of the attempt that ran in this process, as a duplicate gets it.
-    pub(super) fn shared(
-        response: &Arc<Response>,
-        receipt: Option<&Receipt>,
-        original: &Meta,
-    ) -> Self {
-        Self {
-            response: Arc::clone(response),
-            original_at: receipt.map(|receipt| receipt.created_at),
-            expires_at: receipt.map(|receipt| receipt.expires_at),
-            original_trace: original.trace.clone(),
-            replays: 0,
-        }
-    }
 }

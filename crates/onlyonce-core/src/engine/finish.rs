@@ -7,14 +7,14 @@ use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::event::{Event, Verb};
-use crate::record::{Record, State};
+use crate::record::{Record, Replay, State};
 use crate::refusal::{Reason, Refusal};
 use crate::response::{Origin, Response};
 use crate::store::{Completed, Lease, Receipt, Release, Released, StoreError};
 
 use super::Engine;
 use super::begin::{RETRY_NOW, in_progress, mismatch};
-use super::call::{Answer, Call, Outcome, Replay};
+use super::call::{Answer, Call, Outcome};
 use super::execution::Execution;
 use super::flight::{Flight, FlightGuard, Phase};
 

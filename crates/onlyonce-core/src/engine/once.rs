@@ -16,13 +16,14 @@ use tracing::Instrument;
 
 use crate::event::Event;
 use crate::policy::Duplicate;
+use crate::record::Replay;
 use crate::refusal::{Reason, Refusal};
 use crate::response::Response;
 use crate::store::Lease;
 
 use super::Engine;
 use super::begin::{Claiming, Followed, in_progress, mismatch};
-use super::call::{Answer, Call, Outcome, Replay, Verdict};
+use super::call::{Answer, Call, Outcome, Verdict};
 use super::execution::Execution;
 use super::finish::{Held, not_stored};
 use super::flight::{Flight, FlightGuard, Joined, Phase};
@@ -39,9 +40,23 @@ impl Engine {
     {
         let call = call.into();
         match self.rotating(&call) {
-            None => self.once_here(call, work).await,
+            None => match self.recall(&call) {
+                Some(answer) => answer,
+                None => self.once_here(call, work).await,
+            },
             Some(before) => Box::pin(self.once_in_both(before, call, boxed(work))).await,
         }
+    }
+
+    /// The answer of a call that ran before, if the store has it at hand: most retries need no more.
+    fn recall(&self, call: &Call) -> Option<Answer> {
+        if self.is_closing() {
+            return None;
+        }
+        let replay = self.inner.store.recall(&call.slot, &call.fingerprint)?;
+        let answer = Answer::Replayed(replay);
+        self.report(call, &answer, false);
+        Some(answer)
     }
 
     pub(super) async fn once_here<W, F>(&self, call: Arc<Call>, work: W) -> Answer

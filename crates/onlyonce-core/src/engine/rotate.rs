@@ -8,11 +8,11 @@ use std::time::Duration;
 use crate::event::Event;
 use crate::lock;
 use crate::policy::Policy;
-use crate::record::Meta;
+use crate::record::{Meta, Replay};
 use crate::refusal::Reason;
 
 use super::Engine;
-use super::call::{Answer, Call, Outcome, Replay, Verdict};
+use super::call::{Answer, Call, Outcome, Verdict};
 use super::execution::Execution;
 use super::finish::Held;
 use super::flight::Flight;

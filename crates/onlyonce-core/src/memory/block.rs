@@ -9,8 +9,9 @@ use bytes::Bytes;
 
 use super::looks::{Due, Tag};
 use crate::codec;
-use crate::entry::{Entry, Kept};
-use crate::record::Meta;
+use crate::entry::{Entry, Kept, timestamp};
+use crate::fingerprint::Fingerprint;
+use crate::record::{Meta, Replay};
 use crate::slot::Slot;
 
 const DUE_AT: usize = 4;
@@ -58,6 +59,13 @@ impl Block<'_> {
                 ..kept
             }),
         }
+    }
+
+    /// The answer, if it is of this meaning. Of the rest of the record nothing is copied.
+    pub(super) fn replay(self, fingerprint: &Fingerprint) -> Option<Replay> {
+        let packed = &self.0[RECORD_AT..];
+        let replay = codec::unpack_replay(packed, fingerprint, timestamp(self.expires()));
+        replay.expect("what was packed here can be unpacked")
     }
 
     fn array<const N: usize>(self, at: usize) -> [u8; N] {

@@ -10,7 +10,8 @@ use super::arena::Address;
 use super::finished::Finished;
 use super::looks::{Due, Looks, Tag};
 use crate::entry::{Change, Entry, Graves, Kept, Phase, Waiters};
-use crate::record::{Meta, Record, Token};
+use crate::fingerprint::Fingerprint;
+use crate::record::{Meta, Record, Replay, Token};
 use crate::slot::Slot;
 use crate::store::{Claim, Claimed, Lease, Release, Released};
 
@@ -172,6 +173,16 @@ impl Shard {
         });
         self.open
             .insert_unique(tag.hash(), open, |it| it.tag().hash());
+    }
+
+    pub(super) fn recall(
+        &self,
+        slot: &Slot,
+        fingerprint: &Fingerprint,
+        now: Duration,
+    ) -> Option<Replay> {
+        let block = self.finished.block(self.finished.find(slot)?);
+        block.is_live(now).then(|| block.replay(fingerprint))?
     }
 
     /// What to wait on, and for how long at most; nothing if the claim `seen` is over already.

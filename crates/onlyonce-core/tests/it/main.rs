@@ -12,6 +12,7 @@ mod finishing;
 mod identity;
 mod jobs;
 mod lapsing;
+mod recalling;
 mod rotation;
 mod shutdown;
 mod store_trouble;

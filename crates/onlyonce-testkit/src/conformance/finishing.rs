@@ -9,7 +9,7 @@ use onlyonce_core::operate::StateName;
 use onlyonce_core::{Claim, OnLapse, Release, Token};
 
 use super::TestBed;
-use super::subject::{Subject, answer, body};
+use super::subject::{Subject, answer, body, fingerprint};
 use super::timing::{LONG, PAST_SHORT, SHORT, SLACK, Stopwatch};
 
 pub async fn a_stored_answer_is_found_by_every_later_claim(bed: &dyn TestBed) {
@@ -42,6 +42,33 @@ pub async fn an_answer_outlives_the_lease_it_was_made_under(bed: &dyn TestBed) {
     bed.advance(PAST_SHORT).await;
 
     assert_eq!(body(&store.taken(&store.rival(&claim)).await), b"stored");
+}
+
+pub async fn what_is_recalled_is_what_a_claim_would_find(bed: &dyn TestBed) {
+    let store = Subject::of(bed);
+    let pending = store.fresh();
+    assert!(store.recalled(&pending).is_none());
+    store.lease(&pending).await;
+    assert!(store.recalled(&pending).is_none());
+    assert!(store.recalled(&store.unknown().await).is_none());
+    assert!(store.recalled(&store.expired().await).is_none());
+
+    let done = store.done("stored").await;
+
+    let other = Claim {
+        fingerprint: fingerprint(2),
+        ..done.clone()
+    };
+    assert!(store.recalled(&other).is_none());
+    // A store need not have it at hand; what it has, is what it would say.
+    if let Some(replay) = store.recalled(&done) {
+        let record = store.taken(&store.rival(&done)).await;
+        assert_eq!(Some(&replay.response), record.response());
+        assert_eq!(replay.original_at, Some(record.created_at));
+        assert_eq!(replay.expires_at, Some(record.expires_at));
+        assert_eq!(replay.original_trace, record.meta.trace);
+        assert_eq!(replay.replays, record.replays);
+    }
 }
 
 pub async fn another_token_cannot_complete(bed: &dyn TestBed) {

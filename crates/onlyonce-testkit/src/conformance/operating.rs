@@ -35,6 +35,15 @@ pub async fn a_forgotten_record_is_gone_whatever_its_state(bed: &dyn TestBed) {
     }
 }
 
+pub async fn a_forgotten_answer_is_not_recalled(bed: &dyn TestBed) {
+    let store = Subject::of(bed);
+    let claim = store.done("stored").await;
+
+    assert!(store.forget(&claim).await);
+
+    assert!(store.recalled(&claim).is_none());
+}
+
 pub async fn what_is_not_there_cannot_be_forgotten(bed: &dyn TestBed) {
     let store = Subject::of(bed);
     let claim = store.done("stored").await;

@@ -8,7 +8,8 @@ use onlyonce_core::operate::{Filter, Page, Resolved, Stats};
 use onlyonce_core::store::Receipt;
 use onlyonce_core::{
     Claim, Claimed, Completed, Entropy, Fingerprint, Key, KeyRule, Lease, Meta, OnLapse, Operate,
-    OsEntropy, Record, Release, Released, Renewed, Response, Slot, Store, StoreError, Token,
+    OsEntropy, Record, Release, Released, Renewed, Replay, Response, Slot, Store, StoreError,
+    Token,
 };
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -99,6 +100,11 @@ impl<'a> Subject<'a> {
         self.stored(&lease, &answer("expired"), SHORT).await;
         self.bed.advance(PAST_SHORT).await;
         claim
+    }
+
+    /// What is at hand for this claim.
+    pub(super) fn recalled(&self, claim: &Claim) -> Option<Replay> {
+        self.store.recall(&claim.slot, &claim.fingerprint)
     }
 
     pub(super) async fn claim(&self, claim: &Claim) -> Claimed {

@@ -38,6 +38,8 @@ found_out! {
         ChecksThenSets by racing::of_racing_claims_exactly_one_is_granted,
     a_store_that_ignores_the_fingerprint_is_found_out:
         IgnoresFingerprint by claims::a_different_fingerprint_is_not_granted_even_a_lapsed_claim,
+    a_store_that_recalls_an_answer_to_something_else_is_found_out:
+        RecallsAnything by finishing::what_is_recalled_is_what_a_claim_would_find,
     a_store_that_takes_a_repeated_claim_for_a_rival_is_found_out:
         RefusesOwnToken by claims::the_own_token_again_is_the_same_attempt,
     a_store_that_ignores_hold_is_found_out:

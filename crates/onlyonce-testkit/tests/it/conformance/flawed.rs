@@ -8,8 +8,8 @@ use std::time::Duration;
 use http::HeaderMap;
 use onlyonce_core::operate::{Filter, Page, Resolved, StateName, Stats};
 use onlyonce_core::{
-    Claim, Claimed, Completed, Lease, MemoryStore, OnLapse, Operate, Record, Release, Released,
-    Renewed, Response, Slot, State, Store, StoreError, Token, async_trait,
+    Claim, Claimed, Completed, Fingerprint, Lease, MemoryStore, OnLapse, Operate, Record, Release,
+    Released, Renewed, Replay, Response, Slot, State, Store, StoreError, Token, async_trait,
 };
 use onlyonce_testkit::conformance::TestBed;
 
@@ -18,6 +18,7 @@ pub(super) enum Flaw {
     None,
     ChecksThenSets,
     IgnoresFingerprint,
+    RecallsAnything,
     RefusesOwnToken,
     IgnoresHold,
     ForgetsLapsed,
@@ -145,6 +146,15 @@ impl Store for Flawed {
             }
         }
         self.sound.claim(&claim).await
+    }
+
+    fn recall(&self, slot: &Slot, fingerprint: &Fingerprint) -> Option<Replay> {
+        if self.has(Flaw::RecallsAnything) {
+            // What every first claim of the suite means.
+            let first = Fingerprint::new(Fingerprint::RECIPE, [1; 32]);
+            return self.sound.recall(slot, &first);
+        }
+        self.sound.recall(slot, fingerprint)
     }
 
     async fn renew(&self, lease: &Lease, lease_for: Duration) -> Result<Renewed, StoreError> {
