@@ -12,9 +12,6 @@ use actix_web::cookie::Key;
 use actix_web::web::{Bytes, post};
 use actix_web::{App, HttpResponse, HttpServer};
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 static RUNS: AtomicU64 = AtomicU64::new(0);
 
 #[actix_web::main]

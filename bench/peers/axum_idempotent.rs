@@ -17,9 +17,6 @@ use ruts::store::moka::MokaStore;
 use ruts::{CookieOptions, Session, SessionLayer};
 use tower_cookies::CookieManagerLayer;
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 static RUNS: AtomicU64 = AtomicU64::new(0);
 
 #[tokio::main]

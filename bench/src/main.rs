@@ -34,16 +34,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
-use mimalloc::MiMalloc;
 use tokio::runtime::Runtime;
 
 use crate::budget::Budget;
 use crate::failure::Failure;
 use crate::report::Report;
-
-/// What the gateway has; every peer in Rust has it here as well.
-#[global_allocator]
-static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// Measures the layer, the stores and the gateway
 #[derive(Parser)]

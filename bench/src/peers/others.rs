@@ -71,7 +71,6 @@ edition = "2024"
 [dependencies]
 axum = "0.8"
 axum-idempotent = "=0.6.0"
-mimalloc = { version = "0.1", default-features = false }
 ruts = { version = "0.13", features = ["moka-store"] }
 tokio = { version = "1", features = ["full"] }
 tower-cookies = "0.11"
@@ -100,7 +99,6 @@ edition = "2024"
 actix-idempotent = "=0.1.1"
 actix-session = { version = "0.10", features = ["redis-session", "redis-pool"] }
 actix-web = { version = "4", features = ["cookies", "secure-cookies"] }
-mimalloc = { version = "0.1", default-features = false }
 
 [workspace]
 "#,
