@@ -77,7 +77,8 @@ pub(crate) fn run(options: &Options, budget: Budget) -> Result<Report, Failure> 
         None => temporary.path().join("kits"),
     };
     let peers: Vec<_> = PEERS.iter().filter(|it| options.wants(it)).collect();
-    let installing = budget.part(INSTALL.min(budget.left() / 2));
+    // Building takes minutes, measuring seconds.
+    let installing = budget.part(INSTALL.min(budget.left() * 2 / 3));
     let installed = install(&peers, &kits, installing);
 
     let runtime = runtime()?;
