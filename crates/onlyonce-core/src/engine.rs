@@ -25,6 +25,7 @@ mod call;
 mod execution;
 mod finish;
 mod flight;
+mod follow;
 pub mod job;
 mod once;
 mod renew;

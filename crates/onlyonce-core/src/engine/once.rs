@@ -15,18 +15,18 @@ use tokio::runtime::Handle;
 use tracing::Instrument;
 
 use crate::event::Event;
-use crate::policy::Duplicate;
 use crate::record::Replay;
 use crate::refusal::{Reason, Refusal};
 use crate::response::Response;
 use crate::store::Lease;
 
 use super::Engine;
-use super::begin::{Claiming, Followed, in_progress, mismatch};
+use super::begin::{Claiming, Followed};
 use super::call::{Answer, Call, Outcome, Verdict};
 use super::execution::Execution;
 use super::finish::{Held, not_stored};
 use super::flight::{Flight, FlightGuard, Joined, Phase};
+use super::follow::Patience;
 
 impl Engine {
     /// Runs `work` once for this call's key, and answers every duplicate with its result.
@@ -273,59 +273,6 @@ impl Engine {
         }
     }
 
-    /// Waits with a flight of this process.
-    async fn follow(&self, flight: &Arc<Flight>, call: &Call, patience: &mut Patience) -> Followed {
-        let left = patience.left(self, call);
-        if call.fingerprint != flight.fingerprint {
-            return self.follow_another(flight, call, left).await;
-        }
-        let waiter = flight.wait();
-        let mut attached = false;
-        let deadline = sleep_for(left);
-        tokio::pin!(deadline);
-        loop {
-            let (phase, seen) = flight.look();
-            if matches!(phase, Phase::Left) {
-                return Followed::Again;
-            }
-            if let Some(answer) = share(&phase, flight, call, waiter.position) {
-                return Followed::Answer(answer);
-            }
-            if !attached && !matches!(phase, Phase::Claiming) {
-                attached = true;
-                let waiters = waiter.position + 1;
-                self.emit(call, &Event::Attached { waiters });
-            }
-            tokio::select! {
-                biased;
-                () = flight.changed(seen) => {}
-                () = &mut deadline, if !matches!(phase, Phase::Claiming) => {
-                    let waited = call.policy.duplicate.patience();
-                    self.emit(call, &Event::GaveUp { waited });
-                    return Followed::Answer(Answer::Refused(in_progress(call)));
-                }
-            }
-        }
-    }
-
-    /// A flight of another meaning is at our slot. It never waits for us nor we for it: what the
-    /// slot holds decides, and if this flight does not hold it, the store is asked.
-    async fn follow_another(&self, flight: &Arc<Flight>, call: &Call, left: Duration) -> Followed {
-        loop {
-            let (phase, seen) = flight.look();
-            match phase {
-                Phase::Claiming => flight.changed(seen).await,
-                Phase::Running | Phase::Stalled if flight.holds_the_slot() => {
-                    return Followed::Answer(Answer::Refused(mismatch(&flight.meta, call)));
-                }
-                Phase::Running | Phase::Stalled | Phase::Waiting => {
-                    return self.ask(call, left).await;
-                }
-                Phase::Ended(_) | Phase::Left => return Followed::Again,
-            }
-        }
-    }
-
     /// Says once, for each caller, what it got.
     pub(super) fn report(&self, call: &Call, answer: &Answer, attached: bool) {
         let took = self.now().saturating_sub(call.began);
@@ -391,20 +338,6 @@ impl Drop for Caller<'_> {
     }
 }
 
-/// How long a duplicate still waits, over all flights it follows.
-#[derive(Default)]
-struct Patience {
-    since: Option<Duration>,
-}
-
-impl Patience {
-    fn left(&mut self, engine: &Engine, call: &Call) -> Duration {
-        let now = engine.now();
-        let waited = now.saturating_sub(*self.since.get_or_insert(now));
-        call.policy.duplicate.patience().saturating_sub(waited)
-    }
-}
-
 /// The handler passed its deadline.
 struct TimedOut;
 
@@ -455,32 +388,6 @@ impl Drop for Aboard<'_> {
     }
 }
 
-/// What a duplicate of the same meaning gets in this phase; nothing while it should wait.
-fn share(phase: &Phase, flight: &Flight, call: &Call, position: usize) -> Option<Answer> {
-    let (waiters_max, running) = match phase {
-        Phase::Claiming => (call.policy.local_waiters_max, false),
-        // The flight itself is the first of those who wait for another process.
-        Phase::Waiting => (call.policy.waiters_max.saturating_sub(1), true),
-        Phase::Running => (call.policy.local_waiters_max, true),
-        Phase::Stalled => return Some(Answer::Refused(not_stored(call))),
-        Phase::Left => return None,
-        Phase::Ended(Answer::Ran {
-            response, receipt, ..
-        }) => {
-            let replay = Replay::shared(response, receipt.as_ref(), &flight.meta);
-            return Some(Answer::Replayed(replay));
-        }
-        Phase::Ended(answer) => return Some(answer.clone()),
-    };
-    if running && call.policy.duplicate == Duplicate::Refuse {
-        return Some(Answer::Refused(in_progress(call)));
-    }
-    (position >= waiters_max).then(|| {
-        let refusal = Refusal::new(Reason::TooManyWaiters);
-        Answer::Refused(refusal.retry_after(call.policy.retry_after))
-    })
-}
-
 fn verdict(answer: Answer) -> Verdict {
     match answer {
         Answer::Replayed(replay) => Verdict::Replay(replay),
@@ -495,10 +402,4 @@ fn verdict(answer: Answer) -> Verdict {
             replays: 0,
         }),
     }
-}
-
-/// A sleep that even the longest patience fits in.
-fn sleep_for(patience: Duration) -> tokio::time::Sleep {
-    const PATIENCE_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
-    tokio::time::sleep(patience.min(PATIENCE_MAX))
 }

@@ -1,0 +1,122 @@
+//! Duplicates in this process: they wait for the flight that is at their slot already, and share
+//! its answer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::event::Event;
+use crate::policy::Duplicate;
+use crate::record::Replay;
+use crate::refusal::{Reason, Refusal};
+
+use super::Engine;
+use super::begin::{Followed, in_progress, mismatch};
+use super::call::{Answer, Call};
+use super::finish::not_stored;
+use super::flight::{Flight, Phase};
+
+impl Engine {
+    /// Waits with a flight of this process.
+    pub(super) async fn follow(
+        &self,
+        flight: &Arc<Flight>,
+        call: &Call,
+        patience: &mut Patience,
+    ) -> Followed {
+        let left = patience.left(self, call);
+        if call.fingerprint != flight.fingerprint {
+            return self.follow_another(flight, call, left).await;
+        }
+        let waiter = flight.wait();
+        let mut attached = false;
+        let deadline = sleep_for(left);
+        tokio::pin!(deadline);
+        loop {
+            let (phase, seen) = flight.look();
+            if matches!(phase, Phase::Left) {
+                return Followed::Again;
+            }
+            if let Some(answer) = share(&phase, flight, call, waiter.position) {
+                return Followed::Answer(answer);
+            }
+            if !attached && !matches!(phase, Phase::Claiming) {
+                attached = true;
+                let waiters = waiter.position + 1;
+                self.emit(call, &Event::Attached { waiters });
+            }
+            tokio::select! {
+                biased;
+                () = flight.changed(seen) => {}
+                () = &mut deadline, if !matches!(phase, Phase::Claiming) => {
+                    let waited = call.policy.duplicate.patience();
+                    self.emit(call, &Event::GaveUp { waited });
+                    return Followed::Answer(Answer::Refused(in_progress(call)));
+                }
+            }
+        }
+    }
+
+    /// A flight of another meaning is at our slot. It never waits for us nor we for it: what the
+    /// slot holds decides, and if this flight does not hold it, the store is asked.
+    async fn follow_another(&self, flight: &Arc<Flight>, call: &Call, left: Duration) -> Followed {
+        loop {
+            let (phase, seen) = flight.look();
+            match phase {
+                Phase::Claiming => flight.changed(seen).await,
+                Phase::Running | Phase::Stalled if flight.holds_the_slot() => {
+                    return Followed::Answer(Answer::Refused(mismatch(&flight.meta, call)));
+                }
+                Phase::Running | Phase::Stalled | Phase::Waiting => {
+                    return self.ask(call, left).await;
+                }
+                Phase::Ended(_) | Phase::Left => return Followed::Again,
+            }
+        }
+    }
+}
+
+/// How long a duplicate still waits, over all flights it follows.
+#[derive(Default)]
+pub(super) struct Patience {
+    since: Option<Duration>,
+}
+
+impl Patience {
+    fn left(&mut self, engine: &Engine, call: &Call) -> Duration {
+        let now = engine.now();
+        let waited = now.saturating_sub(*self.since.get_or_insert(now));
+        call.policy.duplicate.patience().saturating_sub(waited)
+    }
+}
+
+/// What a duplicate of the same meaning gets in this phase; nothing while it should wait.
+fn share(phase: &Phase, flight: &Flight, call: &Call, position: usize) -> Option<Answer> {
+    let (waiters_max, running) = match phase {
+        Phase::Claiming => (call.policy.local_waiters_max, false),
+        // The flight itself is the first of those who wait for another process.
+        Phase::Waiting => (call.policy.waiters_max.saturating_sub(1), true),
+        Phase::Running => (call.policy.local_waiters_max, true),
+        Phase::Stalled => return Some(Answer::Refused(not_stored(call))),
+        Phase::Left => return None,
+        Phase::Ended(Answer::Ran {
+            response, receipt, ..
+        }) => {
+            let replay = Replay::shared(response, receipt.as_ref(), &flight.meta);
+            return Some(Answer::Replayed(replay));
+        }
+        Phase::Ended(answer) => return Some(answer.clone()),
+    };
+    if running && call.policy.duplicate == Duplicate::Refuse {
+        return Some(Answer::Refused(in_progress(call)));
+    }
+    (position >= waiters_max).then(|| {
+        let refusal = Refusal::new(Reason::TooManyWaiters);
+        Answer::Refused(refusal.retry_after(call.policy.retry_after))
+    })
+}
+
+/// A sleep that even the longest patience fits in.
+fn sleep_for(patience: Duration) -> tokio::time::Sleep {
+    const PATIENCE_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+    tokio::time::sleep(patience.min(PATIENCE_MAX))
+}
