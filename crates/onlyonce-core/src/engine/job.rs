@@ -147,8 +147,8 @@ impl Job {
 
     /// Runs `work` once for `key`, and gives every repetition the same value.
     ///
-    /// The same key with another `input` is refused. The work runs in a task of its own: dropping
-    /// this future does not stop it.
+    /// The same key with another `input` is refused. Dropping this future does not stop the work:
+    /// what is left of it goes on in a task of its own.
     pub async fn run<I, T, E, W, F>(
         &self,
         key: &str,
