@@ -1,5 +1,7 @@
 //! Duplicates in one process share one flight.
 
+use std::future::{Future as _, poll_fn};
+use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -206,6 +208,23 @@ async fn a_caller_who_hangs_up_does_not_stop_the_handler() {
     eventually(|| node.engine.in_flight() == 0).await;
 
     assert_eq!((work.starts(), work.ends()), (1, 1));
+    assert_eq!(replayed(&node.once("key", &policy(), &work).await), "run 1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_dropped_on_a_thread_without_a_runtime_does_not_stop_the_handler() {
+    let (_, node) = bed().await;
+    let work = Work::new().gated();
+    let (caller, running) = (node.clone(), work.clone());
+    let mut once = Box::pin(async move { caller.once("key", &policy(), &running).await });
+    let polled = poll_fn(|cx| Poll::Ready(once.as_mut().poll(cx)));
+    assert!(polled.await.is_pending());
+    assert_eq!(work.starts(), 1);
+
+    std::thread::spawn(move || drop(once)).join().unwrap();
+
+    work.open();
+    eventually(|| work.ends() == 1).await;
     assert_eq!(replayed(&node.once("key", &policy(), &work).await), "run 1");
 }
 
