@@ -25,6 +25,10 @@ const SEGMENT_PART: u64 = 64;
 const SEGMENT_BYTES_MAX: u64 = 1 << 30;
 /// No frame begins behind this: its offset has 32 bits.
 const OFFSET_MAX: u64 = 3 << 30;
+/// How far ahead of its frames a segment is filled with zeros. A commit within that changes neither
+/// the length of the file nor where it lies: there is less to make durable, half the work and half
+/// the wait on most disks.
+const AHEAD_BYTES: u64 = 1 << 20;
 /// How much is gathered before it is handed to the disk.
 const WRITE_BYTES: usize = 1 << 20;
 
@@ -35,6 +39,8 @@ pub(super) struct Log {
     active: Arc<Segment>,
     /// Up to where room is set aside; for ever, where the disk cannot do that.
     reserved: u64,
+    /// Up to where the active segment has been filled ahead.
+    filled: u64,
     segment_bytes: u64,
     buffer: Vec<u8>,
 }
@@ -67,6 +73,7 @@ impl Log {
             disk,
             sweeper,
             reserved: active.end(),
+            filled: active.end(),
             active,
             segment_bytes,
             buffer: Vec::new(),
@@ -132,6 +139,9 @@ impl Log {
         }
         self.disk.write(&self.active.file, &self.buffer, written)?;
         written += self.buffer.len() as u64;
+        if written > self.filled {
+            self.fill_ahead(written)?;
+        }
         // A full disk that shows only here has lost something of what it had taken.
         self.disk
             .sync(&self.active.file)
@@ -141,10 +151,25 @@ impl Log {
         Ok((listed, written))
     }
 
+    /// Writes zeros behind `end`; durable along with what is before it. Where there is no room for
+    /// them, it goes on without.
+    fn fill_ahead(&mut self, end: u64) -> io::Result<()> {
+        let until = (end + AHEAD_BYTES).min(self.segment_target()).max(end);
+        let zeros = vec![0; usize::try_from(until - end).unwrap_or(0)];
+        match self.disk.write(&self.active.file, &zeros, end) {
+            Err(error) if !disk::is_full(&error) => Err(error),
+            Ok(()) | Err(_) => {
+                self.filled = until;
+                Ok(())
+            }
+        }
+    }
+
     /// Takes back what a full disk did not take whole.
     fn take_back(&mut self) -> Result<Committed, CommitError> {
         let end = self.active.end();
         self.reserved = self.reserved.min(end);
+        self.filled = end;
         match self.active.file.set_len(end) {
             Ok(()) => Err(CommitError::Full),
             Err(error) => Err(CommitError::Failed(error)),
@@ -173,6 +198,7 @@ impl Log {
         self.shared.segments.insert(Arc::clone(&next));
         let sealed = std::mem::replace(&mut self.active, next);
         self.reserved = self.active.end();
+        self.filled = self.active.end();
         drop(self.sweeper.send(Nudge::Sealed(sealed)));
     }
 

@@ -177,9 +177,9 @@ fn read_newest(
             target: "onlyonce", bytes = scanned.torn_bytes,
             "the last write before a crash was cut short; nobody was told that it was done"
         );
-        file.set_len(scanned.end)
-            .map_err(|error| unusable(&path, error))?;
     }
+    file.set_len(scanned.end)
+        .map_err(|error| unusable(&path, error))?;
     settle(&file, &scanned).map_err(|error| unusable(&path, error))?;
     // A list is of a segment that ended; this one goes on.
     drop(fs::remove_file(path.with_extension("idx")));

@@ -53,6 +53,7 @@ pub(super) fn newest(file: &File, header: &Header) -> Result<Scanned, ScanError>
     let mut frames = Frames::new(file, header, length);
     let listed = frames.collect()?;
     let end = frames.at;
+    let mut torn_bytes = 0;
     if end < length {
         let mut rest = vec![0; usize::try_from(length - end).unwrap_or(usize::MAX)];
         let filled = disk::read_at(file, &mut rest, end)?;
@@ -60,12 +61,15 @@ pub(super) fn newest(file: &File, header: &Header) -> Result<Scanned, ScanError>
         if frame::find_beginning(&rest[..filled], header.salt).is_some() {
             return Err(ScanError::Damaged { at: end });
         }
+        // Zeros are what a segment is filled with ahead of its frames.
+        let last = rest[..filled].iter().rposition(|byte| *byte != 0);
+        torn_bytes = last.map_or(0, |last| last as u64 + 1);
     }
     Ok(Scanned {
         listed,
         last_commit: frames.last_commit,
         end,
-        torn_bytes: length - end,
+        torn_bytes,
     })
 }
 

@@ -11,7 +11,7 @@ use onlyonce_core::key::Hint;
 use onlyonce_core::{Fingerprint, Meta, OnLapse, StoreErrorKind};
 use tempfile::TempDir;
 
-use super::frame::{Head, Kind, find_beginning};
+use super::frame::{HEADER_BYTES, Head, Header, Kind, find_beginning};
 use super::*;
 
 const DAY: Duration = Duration::from_secs(86_400);
@@ -23,6 +23,8 @@ struct FlawedDisk {
     fails_to_write: AtomicBool,
     is_full: AtomicBool,
     cannot_reserve: AtomicBool,
+    /// There is room for what has to be written, and for no more.
+    is_nearly_full: AtomicBool,
     syncs: AtomicUsize,
 }
 
@@ -31,7 +33,10 @@ impl Disk for FlawedDisk {
         if self.fails_to_write.load(Ordering::Relaxed) {
             return Err(io::Error::other("input/output error"));
         }
-        if self.is_full.load(Ordering::Relaxed) {
+        let is_spare = bytes.iter().all(|byte| *byte == 0);
+        if self.is_full.load(Ordering::Relaxed)
+            || (is_spare && self.is_nearly_full.load(Ordering::Relaxed))
+        {
             // As much as fits.
             disk::write_at(file, &bytes[..bytes.len() / 2], at)?;
             return Err(io::ErrorKind::StorageFull.into());
@@ -66,6 +71,24 @@ impl Bed {
             folder: tempfile::tempdir().unwrap(),
             disk: Arc::default(),
         }
+    }
+
+    /// The first segment.
+    fn segment(&self) -> File {
+        File::open(segment::path(self.folder.path(), 1)).unwrap()
+    }
+
+    fn length(&self) -> u64 {
+        self.segment().metadata().unwrap().len()
+    }
+
+    /// How many bytes of a write that never ended the first segment has behind its end.
+    fn torn_bytes(&self) -> u64 {
+        let mut header = [0; HEADER_BYTES];
+        let segment = self.segment();
+        disk::read_at(&segment, &mut header, 0).unwrap();
+        let header = Header::parse(&header).unwrap();
+        scan::newest(&segment, &header).unwrap().torn_bytes
     }
 
     async fn open(&self) -> FileStore {
@@ -180,6 +203,53 @@ async fn a_disk_that_cannot_set_room_aside_is_full_when_it_is_full() {
     bed.disk.is_full.store(false, Ordering::Relaxed);
     let completed = store.complete(&running.lease(), &answer(), DAY).await;
     assert!(matches!(completed, Ok(Completed::Stored(_))));
+    drop(store);
+    let store = bed.open().await;
+    assert_eq!(store.stats().await.unwrap().records, 2);
+}
+
+#[tokio::test]
+async fn a_commit_within_what_is_filled_ahead_does_not_lengthen_the_file() {
+    let bed = Bed::new();
+    let store = bed.open().await;
+    finish(&store, 1).await;
+    let before = bed.length();
+
+    for n in 2..100 {
+        finish(&store, n).await;
+    }
+
+    assert_eq!(bed.length(), before);
+    drop(store);
+    assert!(bed.length() < before, "what is spare is given back");
+    let store = bed.open().await;
+    assert_eq!(store.stats().await.unwrap().records, 99);
+}
+
+/// What a segment is filled with ahead is still there after a crash: nothing was cut short.
+#[tokio::test]
+async fn zeros_behind_the_end_are_no_write_that_was_cut_short() {
+    let bed = Bed::new();
+    let store = bed.open().await;
+    finish(&store, 1).await;
+
+    assert_eq!(bed.torn_bytes(), 0);
+
+    let path = segment::path(bed.folder.path(), 1);
+    let file = File::options().write(true).open(path).unwrap();
+    disk::write_at(&file, b"1Of1", bed.length() - 9).unwrap();
+    assert!(bed.torn_bytes() > 0);
+}
+
+#[tokio::test]
+async fn a_disk_without_room_to_fill_ahead_takes_what_has_to_be_written() {
+    let bed = Bed::new();
+    bed.disk.is_nearly_full.store(true, Ordering::Relaxed);
+    let store = bed.open().await;
+
+    finish(&store, 1).await;
+    finish(&store, 2).await;
+
     drop(store);
     let store = bed.open().await;
     assert_eq!(store.stats().await.unwrap().records, 2);
