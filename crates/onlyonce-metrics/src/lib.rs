@@ -154,7 +154,7 @@ impl Metrics {
         series.intake.wait_ms.observe(float_millis(waited));
         let retried = about
             .fingerprint
-            .is_some_and(|it| self.retries.came_back(it, self.clock.now()));
+            .is_some_and(|it| self.retries.came_back(it, || self.clock.now()));
         if retried {
             series.intake.retried.inc();
         }

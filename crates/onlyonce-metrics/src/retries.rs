@@ -31,10 +31,15 @@ impl Retries {
     }
 
     /// Whether this request was refused before, and is now taken.
-    pub(crate) fn came_back(&self, fingerprint: &Fingerprint, now: Duration) -> bool {
+    pub(crate) fn came_back(
+        &self,
+        fingerprint: &Fingerprint,
+        now: impl FnOnce() -> Duration,
+    ) -> bool {
         if self.count.load(Ordering::Relaxed) == 0 {
             return false;
         }
+        let now = now();
         let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         while refused
             .front()

@@ -93,7 +93,34 @@ impl IntakeSeries {
     }
 }
 
-type ByIntake = BTreeMap<Arc<str>, Arc<Series>>;
+/// The series of one route. Most have no intake, and an empty name is slow to compare.
+#[derive(Default)]
+struct ByIntake {
+    unnamed: Option<Arc<Series>>,
+    named: BTreeMap<Arc<str>, Arc<Series>>,
+}
+
+impl ByIntake {
+    fn get(&self, intake: &str) -> Option<&Arc<Series>> {
+        if intake.is_empty() {
+            self.unnamed.as_ref()
+        } else {
+            self.named.get(intake)
+        }
+    }
+
+    fn insert(&mut self, intake: Arc<str>, series: Arc<Series>) {
+        if intake.is_empty() {
+            self.unnamed = Some(series);
+        } else {
+            self.named.insert(intake, series);
+        }
+    }
+
+    fn values(&self) -> impl Iterator<Item = &Arc<Series>> {
+        self.unnamed.iter().chain(self.named.values())
+    }
+}
 
 /// All series, by route and intake.
 pub(crate) struct SeriesMap {
@@ -119,8 +146,11 @@ impl SeriesMap {
         let (operation, intake) = (&*about.meta.operation, about.intake.unwrap_or_default());
         {
             let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-            let (operation, intake) = known.named(operation, intake);
-            if let Some(series) = known.find(operation, intake) {
+            let found = known.find(operation, intake).or_else(|| {
+                let (operation, intake) = known.named(operation, intake);
+                known.find(operation, intake)
+            });
+            if let Some(series) = found {
                 return Arc::clone(series);
             }
         }
@@ -145,7 +175,7 @@ impl SeriesMap {
         let due = now + keep_for.saturating_sub(lifetime);
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let of_operation = known.by_operation.get(&*about.meta.operation);
-        let mut intakes = of_operation.into_iter().flat_map(BTreeMap::values);
+        let mut intakes = of_operation.into_iter().flat_map(ByIntake::values);
         let begun = intakes.find(|series| series.intake.lives.cut_short(due, keep_for));
         if let Some(series) = begun {
             series.intake.active.dec();

@@ -3,6 +3,7 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use axum::extract::State;
 use axum::response::sse::{self, KeepAlive, Sse};
@@ -72,6 +73,14 @@ impl WatchQuery {
 pub(crate) struct Events {
     clock: SystemClock,
     told: broadcast::Sender<Arc<EventLine>>,
+    /// How many watch: the channel knows too, but only behind its lock.
+    watchers: AtomicUsize,
+}
+
+/// Somebody who watches.
+struct Watcher {
+    events: Arc<Events>,
+    heard: broadcast::Receiver<Arc<EventLine>>,
 }
 
 impl Events {
@@ -80,14 +89,32 @@ impl Events {
         Self {
             clock: SystemClock::new(),
             told,
+            watchers: AtomicUsize::new(0),
         }
+    }
+}
+
+impl Watcher {
+    fn of(events: &Arc<Events>) -> Self {
+        let heard = events.told.subscribe();
+        events.watchers.fetch_add(1, Ordering::Relaxed);
+        Self {
+            events: Arc::clone(events),
+            heard,
+        }
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        self.events.watchers.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 impl Subscriber for Events {
     fn on_event(&self, about: &About<'_>, event: &Event) {
         // Nobody watches most of the time: then nothing is written.
-        if self.told.receiver_count() == 0 {
+        if self.watchers.load(Ordering::Relaxed) == 0 {
             return;
         }
         let line = EventLine {
@@ -107,10 +134,10 @@ pub(super) async fn stream(
     State(admin): State<Admin>,
     Query(query): Query<WatchQuery>,
 ) -> Sse<impl Stream<Item = Result<sse::Event, Infallible>>> {
-    let heard = admin.observers.events.told.subscribe();
-    let events = stream::unfold((heard, query), async |(mut heard, query)| {
+    let watcher = Watcher::of(&admin.observers.events);
+    let events = stream::unfold((watcher, query), async |(mut watcher, query)| {
         let event = loop {
-            match heard.recv().await {
+            match watcher.heard.recv().await {
                 Ok(line) if !query.admits(&line) => {}
                 Ok(line) => {
                     let line = serde_json::to_string(&*line).unwrap_or_default();
@@ -123,7 +150,7 @@ pub(super) async fn stream(
                 Err(RecvError::Closed) => return None,
             }
         };
-        Some((Ok(event), (heard, query)))
+        Some((Ok(event), (watcher, query)))
     });
     Sse::new(events).keep_alive(KeepAlive::default())
 }
