@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::Method;
 use onlyonce_core::engine::look_up_secret;
 use onlyonce_core::operate::{Filter, Page, Resolved};
 use onlyonce_core::{Key, KeyRule, Operate, Response, Slot, SlotSecret, Store, StoreError};
 use onlyonce_gateway::{RecordView, RecordsPage, StatsView};
 use onlyonce_stores::OpenError;
-use reqwest::Method;
 use serde_json::{Value, json};
 use thiserror::Error;
 
@@ -48,6 +48,8 @@ pub struct Args {
     former_secret_file: Option<PathBuf>,
 }
 
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
 /// Why records could not be looked at.
 #[derive(Debug, Error)]
 pub enum SourceError {
@@ -66,7 +68,7 @@ pub enum SourceError {
         /// Where it was sought.
         address: String,
         /// Why not.
-        source: reqwest::Error,
+        source: BoxError,
     },
     /// The gateway said no.
     #[error("{0}")]

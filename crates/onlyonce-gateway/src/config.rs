@@ -33,8 +33,8 @@ pub struct Config {
     pub admin: Option<SocketAddr>,
     /// A file with the bearer token that operators must send.
     pub admin_token_file: Option<PathBuf>,
-    /// Where requests go that no route sends elsewhere: `http://127.0.0.1:3000`, `https://…`, or
-    /// `h2c://…` for HTTP/2 without TLS (gRPC).
+    /// Where requests go that no route sends elsewhere: `http://127.0.0.1:3000`, `https://…` to a
+    /// server that the machine trusts, or `h2c://…` for HTTP/2 without TLS (gRPC).
     pub upstream: Option<String>,
     /// The store's URL. Default `file:./onlyonce-data`.
     pub store: Option<String>,

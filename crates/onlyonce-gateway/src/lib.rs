@@ -15,6 +15,7 @@ mod server;
 mod site;
 mod tls;
 mod traces;
+pub mod trust;
 mod upgrade;
 mod upstream;
 mod workers;

@@ -2,7 +2,12 @@
 //! trace of its original where it is a replay. Switched on and set up by the standard `OTEL_…`
 //! variables; without them nothing is made.
 
-use http::{HeaderMap, Method, Response};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request, Response};
+use hyper_util::client::legacy::connect::HttpConnector;
+use onlyonce_core::async_trait;
 use onlyonce_tower::Replayed;
 use opentelemetry::propagation::TextMapPropagator as _;
 use opentelemetry::trace::{
@@ -10,12 +15,17 @@ use opentelemetry::trace::{
     TraceState, Tracer as _, TracerProvider as _,
 };
 use opentelemetry::{Context, KeyValue};
-use opentelemetry_http::{HeaderExtractor, HeaderInjector};
+use opentelemetry_http::hyper::HyperClient;
+use opentelemetry_http::{HeaderExtractor, HeaderInjector, HttpClient, HttpError};
+use opentelemetry_otlp::WithHttpConfig as _;
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider, Span};
 
+use tokio::runtime::Handle;
+
 use crate::config::ConfigError;
+use crate::trust::{self, HttpsConnector};
 
 const SERVICE: &str = "onlyonce";
 /// Either says where traces go.
@@ -23,6 +33,13 @@ const ENDPOINTS: [&str; 2] = [
     "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
     "OTEL_EXPORTER_OTLP_ENDPOINT",
 ];
+
+/// How long the collector may take, in milliseconds.
+const TIMEOUTS: [&str; 2] = [
+    "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT",
+    "OTEL_EXPORTER_OTLP_TIMEOUT",
+];
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Makes spans and sends them.
 #[derive(Clone, Debug)]
@@ -33,6 +50,32 @@ pub(crate) struct Traces {
 
 /// The span of one request.
 pub(crate) struct RequestSpan(Span);
+
+/// Where spans go, over http or https. They are sent from a thread that has no runtime, so this
+/// brings its own.
+#[derive(Debug)]
+struct Collector {
+    client: HyperClient<HttpsConnector>,
+    runtime: Handle,
+}
+
+impl Collector {
+    fn new(timeout: Duration) -> Self {
+        Self {
+            client: HyperClient::new(trust::connector(HttpConnector::new()), timeout, None),
+            runtime: Handle::current(),
+        }
+    }
+}
+
+#[async_trait]
+impl HttpClient for Collector {
+    async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
+        let client = self.client.clone();
+        let sent = async move { client.send_bytes(request).await };
+        self.runtime.spawn(sent).await?
+    }
+}
 
 impl Traces {
     /// What the environment asks for, if it does.
@@ -48,6 +91,7 @@ impl Traces {
         }
         let exporter = opentelemetry_otlp::SpanExporter::builder()
             .with_http()
+            .with_http_client(Collector::new(millis(TIMEOUTS.into_iter().find_map(set))))
             .build();
         let exporter = exporter.map_err(|error| ConfigError::new(endpoint, error.to_string()))?;
         // OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES go before this name.
@@ -116,6 +160,11 @@ impl RequestSpan {
         }
         self.0.end();
     }
+}
+
+fn millis(text: Option<String>) -> Duration {
+    let millis = text.and_then(|text| text.parse().ok());
+    millis.map_or(TIMEOUT, Duration::from_millis)
 }
 
 /// The span that a record was made in: its trace's id, a dash, its own id.

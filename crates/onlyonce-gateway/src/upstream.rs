@@ -12,7 +12,6 @@ use http::header::{CONNECTION, UPGRADE};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderValue, Request, Response, Uri};
 use hyper::body::Incoming;
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::{self, Client, connect::HttpConnector};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use onlyonce_core::Release;
@@ -22,6 +21,7 @@ use tower_service::Service;
 
 use crate::body::ClientBody;
 use crate::forward::{self, Peer};
+use crate::trust::{self, HttpsConnector};
 
 /// What an upstream is sent.
 pub(crate) type UpstreamBody = RequestBody<ClientBody>;
@@ -34,7 +34,7 @@ const IDLE_CONNECTIONS_MAX: usize = 1024;
 pub(crate) struct Upstream(Arc<Server>);
 
 struct Server {
-    client: Client<HttpsConnector<HttpConnector>, UpstreamBody>,
+    client: Client<HttpsConnector, UpstreamBody>,
     scheme: Scheme,
     authority: Authority,
     /// What comes before every path; empty or without a slash at its end.
@@ -80,14 +80,7 @@ impl Upstream {
     pub(crate) fn new(uri: Uri, patience: Patience) -> Self {
         let mut http = HttpConnector::new();
         http.set_nodelay(true);
-        http.enforce_http(false);
         http.set_connect_timeout(Some(patience.connect_max));
-        let https = HttpsConnectorBuilder::new()
-            .with_webpki_roots()
-            .https_or_http()
-            .enable_http1()
-            .enable_http2()
-            .wrap_connector(http);
         let is_h2c = uri.scheme_str() == Some("h2c");
         let client = Client::builder(TokioExecutor::new())
             .pool_idle_timeout(patience.idle_max)
@@ -96,7 +89,7 @@ impl Upstream {
             .timer(TokioTimer::new())
             .set_host(false)
             .http2_only(is_h2c)
-            .build(https);
+            .build(trust::connector(http));
         let scheme = match uri.scheme() {
             Some(scheme) if !is_h2c => scheme.clone(),
             Some(_) | None => Scheme::HTTP,

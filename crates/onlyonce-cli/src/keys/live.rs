@@ -30,10 +30,7 @@ pub(super) struct Watch {
 /// Prints the keys that are replayed, refused or waited for most.
 pub(super) async fn top(source: &Source, limit: u16, json: bool) -> Result<(), SourceError> {
     let path = format!("/api/v1/top?limit={limit}");
-    let top: TopView = source
-        .admin()?
-        .ask(reqwest::Method::GET, &path, None)
-        .await?;
+    let top: TopView = source.admin()?.ask(http::Method::GET, &path, None).await?;
     if json {
         give(format_args!("{}", serde_json::json!(top.keys)));
         return Ok(());

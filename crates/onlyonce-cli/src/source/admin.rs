@@ -1,28 +1,36 @@
-//! A gateway's admin API, asked over HTTP.
+//! A gateway's admin API, asked over HTTP, or HTTPS where something in front of it speaks that.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::Stream;
+use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use http::{Method, Request, StatusCode};
+use http_body_util::{BodyExt as _, Full};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
 use onlyonce_core::Slot;
 use onlyonce_core::operate::Filter;
+use onlyonce_gateway::trust::{self, HttpsConnector};
 use serde_json::Value;
 
-use super::SourceError;
+use super::{BoxError, SourceError};
 
 /// An operator waits no longer for an answer.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
 
 pub(crate) struct Admin {
-    client: reqwest::Client,
+    client: Client<HttpsConnector, Full<Bytes>>,
     base: String,
     token: Option<String>,
 }
 
 impl Admin {
     pub(super) fn new(base: &str, token: Option<String>) -> Self {
+        let connector = trust::connector(HttpConnector::new());
         Self {
-            client: reqwest::Client::new(),
+            client: Client::builder(TokioExecutor::new()).build(connector),
             base: base.trim_end_matches('/').to_owned(),
             token,
         }
@@ -30,7 +38,7 @@ impl Admin {
 
     pub(crate) async fn ask<T: serde::de::DeserializeOwned>(
         &self,
-        method: reqwest::Method,
+        method: Method,
         path: &str,
         body: Option<Value>,
     ) -> Result<T, SourceError> {
@@ -47,52 +55,33 @@ impl Admin {
     pub(crate) async fn stream(
         &self,
         path: &str,
-    ) -> Result<impl Stream<Item = reqwest::Result<Bytes>> + Unpin + use<>, SourceError> {
-        let unreachable = |source| SourceError::Unreachable {
-            address: self.base.clone(),
-            source,
-        };
-        let mut request = self.client.get(format!("{}{path}", self.base));
-        if let Some(token) = &self.token {
-            request = request.bearer_auth(token);
-        }
-        let answer = request.send().await.map_err(unreachable)?;
+    ) -> Result<impl Stream<Item = hyper::Result<Bytes>> + Unpin + use<>, SourceError> {
+        let request = self.request(Method::GET, path, None)?;
+        let answer = self.client.request(request).await;
+        let answer = answer.map_err(|error| self.unreachable(error))?;
         if !answer.status().is_success() {
             let status = answer.status();
             return Err(SourceError::Refused(format!("the gateway said {status}")));
         }
-        Ok(Box::pin(answer.bytes_stream()))
+        Ok(answer.into_body().into_data_stream())
     }
 
     pub(super) async fn send(
         &self,
-        method: reqwest::Method,
+        method: Method,
         path: &str,
         body: Option<Value>,
     ) -> Result<String, SourceError> {
-        let unreachable = |source| SourceError::Unreachable {
-            address: self.base.clone(),
-            source,
-        };
-        let mut request = self
-            .client
-            .request(method, format!("{}{path}", self.base))
-            .timeout(ANSWER_MAX);
-        if let Some(token) = &self.token {
-            request = request.bearer_auth(token);
-        }
-        if let Some(body) = body {
-            request = request
-                .header(http::header::CONTENT_TYPE, "application/json")
-                .body(body.to_string());
-        }
-        let answer = request.send().await.map_err(unreachable)?;
-        let status = answer.status();
-        let text = answer.text().await.map_err(unreachable)?;
+        let request = self.request(method, path, body)?;
+        let in_time = tokio::time::timeout(ANSWER_MAX, self.exchange(request)).await;
+        let (status, text) = in_time
+            .map_err(BoxError::from)
+            .flatten()
+            .map_err(|error| self.unreachable(error))?;
         if status.is_success() {
             return Ok(text);
         }
-        if status == http::StatusCode::NOT_FOUND {
+        if status == StatusCode::NOT_FOUND {
             return Err(SourceError::Absent);
         }
         let problem: Value = serde_json::from_str(&text).unwrap_or_default();
@@ -100,6 +89,46 @@ impl Admin {
         Err(SourceError::Refused(format!(
             "the gateway said {status}: {detail}"
         )))
+    }
+
+    async fn exchange(
+        &self,
+        request: Request<Full<Bytes>>,
+    ) -> Result<(StatusCode, String), BoxError> {
+        let (head, body) = self.client.request(request).await?.into_parts();
+        let body = body.collect().await?.to_bytes();
+        Ok((head.status, String::from_utf8_lossy(&body).into_owned()))
+    }
+
+    fn request(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Value>,
+    ) -> Result<Request<Full<Bytes>>, SourceError> {
+        let mut request = Request::builder()
+            .method(method)
+            .uri(format!("{}{path}", self.base));
+        if let Some(token) = &self.token {
+            request = request.header(AUTHORIZATION, format!("Bearer {token}"));
+        }
+        if body.is_some() {
+            request = request.header(CONTENT_TYPE, "application/json");
+        }
+        let body = body.map_or_else(String::new, |body| body.to_string());
+        request.body(Full::from(body)).map_err(|error| {
+            let address = &self.base;
+            SourceError::Wrong(format!(
+                "no request can be made of --admin {address} and this token: {error}"
+            ))
+        })
+    }
+
+    fn unreachable(&self, source: impl Into<BoxError>) -> SourceError {
+        SourceError::Unreachable {
+            address: self.base.clone(),
+            source: source.into(),
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Secure connections, checked against the system's roots (or `SSL_CERT_FILE`).
+//! Secure connections to servers that the machine trusts.
 
 use std::io;
 use std::sync::Arc;
@@ -6,22 +6,13 @@ use std::sync::Arc;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
-use tokio_rustls::rustls::crypto::ring::default_provider;
 use tokio_rustls::rustls::pki_types::ServerName;
-use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 pub(crate) struct Tls(TlsConnector);
 
 impl Tls {
     pub(crate) fn new() -> Self {
-        let mut roots = RootCertStore::empty();
-        // A root that cannot be read trusts nobody; the handshake will say so.
-        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        let mut config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
-            .with_safe_default_protocol_versions()
-            .expect("the provider has the default versions")
-            .with_root_certificates(roots)
-            .with_no_client_auth();
+        let mut config = onlyonce_gateway::trust::client_config();
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Self(TlsConnector::from(Arc::new(config)))
     }

@@ -1,56 +1,25 @@
-//! Secure servers: verified with a trusted certificate, refused with any other.
+//! Secure servers, services and gateways: reached with a trusted certificate, refused with any other.
 
 use std::process::Stdio;
-use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use rcgen::{CertifiedKey, generate_simple_self_signed};
+use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::process::Command;
-use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::ServerConfig;
-use tokio_rustls::rustls::crypto::ring::default_provider;
-use tokio_rustls::rustls::pki_types::PrivateKeyDer;
 
 use crate::support::foreign::{self, Flaw};
+use crate::support::gateway::{Running, service};
+use crate::support::program::onlyonce;
+use crate::support::secured::Secured;
 
-/// A way in over TLS to a plain server; gives its URL and its certificate.
-async fn secured(plain: &str) -> (String, String) {
-    let CertifiedKey { cert, signing_key } =
-        generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-    let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(
-            vec![cert.der().clone()],
-            PrivateKeyDer::try_from(signing_key.serialize_der()).unwrap(),
-        )
-        .unwrap();
-    let acceptor = TlsAcceptor::from(Arc::new(config));
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let port = listener.local_addr().unwrap().port();
-    let upstream = plain.split('/').nth(2).unwrap().to_owned();
-    tokio::spawn(async move {
-        while let Ok((stream, _)) = listener.accept().await {
-            let (acceptor, upstream) = (acceptor.clone(), upstream.clone());
-            tokio::spawn(async move {
-                let mut client = acceptor.accept(stream).await.ok()?;
-                let mut server = tokio::net::TcpStream::connect(upstream).await.ok()?;
-                tokio::io::copy_bidirectional(&mut client, &mut server)
-                    .await
-                    .ok()
-            });
-        }
-    });
-    (format!("https://localhost:{port}/orders"), cert.pem())
-}
+const SETTINGS: &str = "store = \"memory:\"\n";
 
 #[tokio::test]
 async fn a_trusted_server_is_verified_and_any_other_is_refused() {
-    let (url, certificate) = secured(&foreign::start(Flaw::None).await).await;
-    let trusted = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(trusted.path(), certificate).unwrap();
+    let server = Secured::start(&foreign::start(Flaw::None).await).await;
+    let url = format!("{}/orders", server.url);
+    let (variable, trusted) = server.trusted();
     let verify = || {
         let mut command = Command::new(env!("CARGO_BIN_EXE_onlyonce"));
         command
@@ -59,11 +28,7 @@ async fn a_trusted_server_is_verified_and_any_other_is_refused() {
         command
     };
 
-    let good = verify()
-        .env("SSL_CERT_FILE", trusted.path())
-        .output()
-        .await
-        .unwrap();
+    let good = verify().env(variable, trusted).output().await.unwrap();
     let bad = verify().env_remove("SSL_CERT_FILE").output().await.unwrap();
 
     let told = String::from_utf8_lossy(&good.stdout);
@@ -75,9 +40,44 @@ async fn a_trusted_server_is_verified_and_any_other_is_refused() {
 }
 
 #[tokio::test]
+async fn a_gateway_sends_to_a_service_that_the_machine_trusts_and_to_no_other() {
+    let (plain, work) = service().await;
+    let secured = Secured::start(&plain).await;
+    let folder = TempDir::new().unwrap();
+    let trusting = [secured.trusted()];
+    let trusting = Running::start_with(&secured.url, SETTINGS, &trusting, folder).await;
+    let wary = Running::start(&secured.url, SETTINGS).await;
+
+    for _ in 0..2 {
+        let answer = trusting.request("/orders", "key").send().await.unwrap();
+        assert_eq!(answer.text().await.unwrap(), "order 1");
+    }
+    assert_eq!(wary.send("/orders", "key", "").await, 502);
+
+    assert_eq!(work.runs.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn operators_reach_a_gateway_over_https_if_they_trust_it() {
+    let gateway = Running::start("http://127.0.0.1:1", SETTINGS).await;
+    let secured = Secured::start(&gateway.admin).await;
+    let (variable, trusted) = secured.trusted();
+    let stats = || onlyonce(&["store", "stats", "--json", "--admin", &secured.url]);
+
+    let good = stats().env(variable, trusted).output().await.unwrap();
+    let bad = stats().env_remove(variable).output().await.unwrap();
+
+    let told = String::from_utf8_lossy(&good.stdout);
+    assert!(told.contains("\"records\""), "{told}");
+    let told = String::from_utf8_lossy(&bad.stderr);
+    assert_eq!(bad.status.code(), Some(2), "{told}");
+    assert!(told.contains("certificate"), "{told}");
+}
+
+#[tokio::test]
 async fn a_plain_server_under_https_and_a_secure_one_under_http_say_so() {
     let plain = foreign::start(Flaw::None).await;
-    let (secure, _) = secured(&plain).await;
+    let secure = Secured::start(&plain).await.url;
 
     for (url, hint) in [
         (plain.replace("http:", "https:"), "use http://"),

@@ -12,6 +12,7 @@ pub(crate) mod foreign;
 pub(crate) mod gateway;
 pub(crate) mod ours;
 pub(crate) mod program;
+pub(crate) mod secured;
 
 /// Serves on a free port; gives the URL of its orders.
 pub(crate) async fn serve(app: Router) -> String {

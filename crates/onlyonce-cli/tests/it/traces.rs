@@ -15,6 +15,7 @@ use tempfile::TempDir;
 use tokio::net::TcpListener;
 
 use crate::support::gateway::{Running, service};
+use crate::support::secured::Secured;
 
 #[derive(Clone, Default)]
 struct Collector {
@@ -146,4 +147,24 @@ async fn a_request_without_a_trace_starts_one_and_nothing_is_told_without_a_coll
     let told = work.traceparents.lock().unwrap();
     assert_eq!(told.len(), 1, "{told:?}");
     assert!(told[0].contains(&hex(&spans[0].trace_id)));
+}
+
+#[tokio::test]
+async fn a_collector_is_reached_over_https() {
+    let collector = Collector::default();
+    let secured = Secured::start(&collector.start().await).await;
+    let (upstream, _) = service().await;
+    let variables = [
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", secured.url.clone()),
+        secured.trusted(),
+    ];
+    let folder = TempDir::new().unwrap();
+    let settings = "store = \"memory:\"\n";
+    let mut gateway = Running::start_with(&upstream, settings, &variables, folder).await;
+
+    assert_eq!(gateway.send("/orders", "key", "{}").await, 200);
+    gateway.signal("-TERM").await;
+    assert!(gateway.child.wait().await.unwrap().success());
+
+    assert_eq!(collector.spans.lock().unwrap().len(), 1);
 }

@@ -14,6 +14,11 @@ a variable (`ONLYONCE_LISTEN`) or a flag (`--listen`); a flag goes before a vari
 before the file. An unknown setting is an error. `onlyonce config check FILE` reads a file and says
 what is wrong with it. SIGHUP reads the file again.
 
+Two things are set by variables that many programs share. An upstream over https is one that the
+machine trusts: its own roots, or those in `SSL_CERT_FILE`. Traces are sent over OTLP where
+`OTEL_EXPORTER_OTLP_ENDPOINT` says, as http or https; `OTEL_SERVICE_NAME`,
+`OTEL_EXPORTER_OTLP_HEADERS` and the others of OpenTelemetry are followed too.
+
 This page is written from the schema by `onlyonce config docs`.
 ";
 

@@ -1,0 +1,43 @@
+//! Whom outgoing connections trust: whom the machine trusts, or the roots in `SSL_CERT_FILE`.
+
+use std::sync::{Arc, LazyLock};
+
+use hyper_rustls::HttpsConnectorBuilder;
+use hyper_util::client::legacy::connect::HttpConnector;
+use rustls::crypto::ring::default_provider;
+use rustls::{ClientConfig, RootCertStore};
+
+/// Connects over http and https.
+pub type HttpsConnector = hyper_rustls::HttpsConnector<HttpConnector>;
+
+/// Read once: a machine has a hundred and more.
+static ROOTS: LazyLock<Arc<RootCertStore>> = LazyLock::new(|| {
+    let mut roots = RootCertStore::empty();
+    // A root that cannot be read trusts nobody; the handshake will say so.
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    if roots.is_empty() {
+        roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
+    }
+    Arc::new(roots)
+});
+
+/// TLS towards servers that the machine trusts. On one without roots of its own, those that
+/// browsers trust.
+pub fn client_config() -> ClientConfig {
+    ClientConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("the provider has the default versions")
+        .with_root_certificates(Arc::clone(&ROOTS))
+        .with_no_client_auth()
+}
+
+/// Connects over http, and over https to servers that the machine trusts.
+pub fn connector(mut http: HttpConnector) -> HttpsConnector {
+    http.enforce_http(false);
+    HttpsConnectorBuilder::new()
+        .with_tls_config(client_config())
+        .https_or_http()
+        .enable_http1()
+        .enable_http2()
+        .wrap_connector(http)
+}
