@@ -26,12 +26,14 @@ mod upstream;
 mod watch;
 
 use std::path::PathBuf;
+use std::pin::pin;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use futures_util::StreamExt as _;
-use futures_util::stream;
+use futures_util::future::FusedFuture;
+use futures_util::{FutureExt as _, StreamExt as _, stream};
 use onlyonce_testkit::servers;
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::failure::Failure;
 use crate::options::Options;
@@ -90,15 +92,25 @@ async fn run(options: &Options) -> Result<ExitCode, Failure> {
     let plans = options.plans()?;
     let (rounds, jobs) = (plans.len(), options.jobs);
     say(&format!("{rounds} rounds, {jobs} at a time"));
-    let playing = stream::iter(plans).map(Plan::play).buffered(options.jobs);
-    let played = playing.collect::<Vec<_>>().await;
+    let mut playing = stream::iter(plans).map(Plan::play).buffered(options.jobs);
+    let mut stop = pin!(told_to_stop()?);
     let (mut rows, mut failures) = (Vec::new(), Vec::new());
-    for round in played {
+    loop {
+        let round = tokio::select! {
+            round = playing.next() => round,
+            () = &mut stop => Some(Err(Failure::new("told to stop before the end"))),
+        };
         match round {
-            Ok(row) => rows.push(row),
-            Err(failure) => failures.push(failure),
+            Some(Ok(row)) => rows.push(row),
+            Some(Err(failure)) => failures.push(failure),
+            None => break,
+        }
+        if stop.is_terminated() {
+            break;
         }
     }
+    // What was being played goes, with its servers and networks.
+    drop(playing);
     let report = Report { rows };
     println!("{report}");
     for failure in &failures {
@@ -120,6 +132,22 @@ async fn run(options: &Options) -> Result<ExitCode, Failure> {
         }
         (false, _) => ExitCode::FAILURE,
     })
+}
+
+/// Returns when a person or a script has had enough.
+fn told_to_stop() -> Result<impl FusedFuture<Output = ()>, Failure> {
+    let heard = |kind| signal(kind).map_err(Failure::doing("listen for signals"));
+    let (mut interrupt, mut terminate) = (
+        heard(SignalKind::interrupt())?,
+        heard(SignalKind::terminate())?,
+    );
+    let told = async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    };
+    Ok(told.fuse())
 }
 
 /// Tells how far it is.
