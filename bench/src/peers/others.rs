@@ -75,6 +75,10 @@ ruts = { version = "0.13", features = ["moka-store"] }
 tokio = { version = "1", features = ["full"] }
 tower-cookies = "0.11"
 
+[profile.release]
+lto = "fat"
+codegen-units = 1
+
 [workspace]
 "#,
         ),
@@ -99,6 +103,10 @@ edition = "2024"
 actix-idempotent = "=0.1.1"
 actix-session = { version = "0.10", features = ["redis-session", "redis-pool"] }
 actix-web = { version = "4", features = ["cookies", "secure-cookies"] }
+
+[profile.release]
+lto = "fat"
+codegen-units = 1
 
 [workspace]
 "#,
