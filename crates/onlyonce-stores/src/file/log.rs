@@ -151,10 +151,15 @@ impl Log {
         Ok((listed, written))
     }
 
-    /// Writes zeros behind `end`; durable along with what is before it. Where there is no room for
-    /// them, it goes on without.
+    /// Writes zeros behind `end`, into room that is set aside; durable along with what is before
+    /// them. Where there is none, it goes on without.
     fn fill_ahead(&mut self, end: u64) -> io::Result<()> {
-        let until = (end + AHEAD_BYTES).min(self.segment_target()).max(end);
+        let room = match self.reserved {
+            u64::MAX => end,
+            reserved => reserved,
+        };
+        let target = self.segment_target().min(room);
+        let until = (end + AHEAD_BYTES).min(target).max(end);
         let zeros = vec![0; usize::try_from(until - end).unwrap_or(0)];
         match self.disk.write(&self.active.file, &zeros, end) {
             Err(error) if !disk::is_full(&error) => Err(error),

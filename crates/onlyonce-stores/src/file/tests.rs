@@ -194,6 +194,7 @@ async fn a_disk_that_cannot_set_room_aside_is_full_when_it_is_full() {
     finish(&store, 1).await;
     let running = claim(2);
     store.claim(&running).await.unwrap();
+    assert!(bed.length() < 10_000, "it was filled ahead all the same");
     bed.disk.is_full.store(true, Ordering::Relaxed);
 
     let completed = store.complete(&running.lease(), &answer(), DAY).await;
