@@ -37,6 +37,11 @@ impl Budget {
         self.until.is_none_or(|until| CLOCK.now() < until)
     }
 
+    /// Two thirds of what is left of it, and no longer than this.
+    pub(crate) fn most(self, at_most: Duration) -> Self {
+        self.part(at_most.min(self.left() / 3 * 2))
+    }
+
     pub(crate) fn left(self) -> Duration {
         let until = self.until.unwrap_or(Duration::MAX);
         until.saturating_sub(CLOCK.now())
@@ -45,5 +50,22 @@ impl Budget {
     /// The numbers of the rounds, up to this one: the first in any case, further ones in time.
     pub(crate) fn rounds(self, count: u32) -> impl Iterator<Item = u32> {
         (1..=count).take_while(move |round| *round == 1 || self.has_time())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Budget;
+    use std::time::Duration;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn most_of_a_budget_is_two_thirds_of_it_and_of_none_the_bound() {
+        let of_three = Budget::new(3 * MINUTE).most(10 * MINUTE).left();
+        let of_any = Budget::unlimited().most(10 * MINUTE).left();
+
+        assert!(of_three <= 2 * MINUTE && of_three > MINUTE);
+        assert!(of_any <= 10 * MINUTE && of_any > 9 * MINUTE);
     }
 }

@@ -78,8 +78,7 @@ pub(crate) fn run(options: &Options, budget: Budget) -> Result<Report, Failure> 
     };
     let peers: Vec<_> = PEERS.iter().filter(|it| options.wants(it)).collect();
     // Building takes minutes, measuring seconds.
-    let installing = budget.part(INSTALL.min(budget.left() * 2 / 3));
-    let installed = install(&peers, &kits, installing);
+    let installed = install(&peers, &kits, budget.most(INSTALL));
 
     let runtime = runtime()?;
     let redis = Redis::start(RedisOptions::default())?;
