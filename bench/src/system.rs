@@ -14,13 +14,6 @@ pub(crate) fn disk_mb(folder: &Path) -> f64 {
     files.map(|file| file.blocks() * 512).sum::<u64>() as f64 / MEGA
 }
 
-/// The length of all files in a folder.
-pub(crate) fn length(folder: &Path) -> u64 {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let files = entries.filter_map(|entry| entry.metadata().ok());
-    files.map(|file| file.len()).sum()
-}
-
 /// The memory that a process takes, in megabytes.
 pub(crate) fn resident_mb(process: &str) -> f64 {
     status_mb(process, "VmRSS:")

@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use onlyonce_core::Operate as _;
 use onlyonce_stores::file::FileStore;
 
 use super::bare_log::BareLog;
@@ -11,7 +12,6 @@ use super::{Turns, clear, fresh};
 use crate::failure::Failure;
 use crate::report::{Goal, Row};
 use crate::rounds::{Rounds, Sample};
-use crate::system;
 use crate::work::{Caller, DAY, complete, drive, granted};
 
 const PRODUCERS: [usize; 4] = [1, 16, 64, 256];
@@ -45,19 +45,20 @@ pub(super) async fn run(folder: &Path, turns: Turns) -> Result<Vec<Row>, Failure
 }
 
 async fn frames(folder: &Path) -> Result<Frames, Failure> {
-    let path = fresh(folder)?;
-    let store = FileStore::open(&path).await?;
+    let store = FileStore::open(&fresh(folder)?).await?;
     let caller = Caller::new();
-    let empty = system::length(&path);
     let lease = granted(&store, &caller.new_claim()).await;
-    let claimed = system::length(&path);
+    let claim = stored_bytes(&store).await?;
+    // The answer is stored in the claim's stead.
     complete(&store, &lease, &caller.answer, DAY).await;
-    let completed = system::length(&path);
-    let bytes = |from, to: u64| usize::try_from(to - from).unwrap_or(usize::MAX);
-    Ok(Frames {
-        claim: bytes(empty, claimed),
-        completion: bytes(claimed, completed),
-    })
+    let completion = stored_bytes(&store).await?;
+    Ok(Frames { claim, completion })
+}
+
+/// How many bytes the frames of its live records take.
+async fn stored_bytes(store: &FileStore) -> Result<usize, Failure> {
+    let bytes = store.stats().await?.bytes;
+    Ok(usize::try_from(bytes).unwrap_or(usize::MAX))
 }
 
 async fn log(
