@@ -86,7 +86,7 @@ pub enum SourceError {
 
 /// An opened source.
 pub(crate) enum Source {
-    Admin(Admin),
+    Admin(Box<Admin>),
     Store(Box<Direct>),
 }
 
@@ -109,7 +109,7 @@ impl Source {
             })));
         }
         let base = args.admin.as_deref().unwrap_or(ADMIN);
-        Ok(Self::Admin(Admin::new(base, args.token.clone())))
+        Ok(Self::Admin(Box::new(Admin::new(base, args.token.clone()))))
     }
 
     /// One page of the records that `filter` lets through, but for its hint: see

@@ -21,7 +21,6 @@ use opentelemetry_otlp::WithHttpConfig as _;
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider, Span};
-
 use tokio::runtime::Handle;
 
 use crate::config::ConfigError;

@@ -1,5 +1,6 @@
 //! Whom outgoing connections trust: whom the machine trusts, or the roots in `SSL_CERT_FILE`.
 
+use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
 use hyper_rustls::HttpsConnectorBuilder;
@@ -10,12 +11,20 @@ use rustls::{ClientConfig, RootCertStore};
 /// Connects over http and https.
 pub type HttpsConnector = hyper_rustls::HttpsConnector<HttpConnector>;
 
+/// Says which roots to trust, and no others.
+const ROOTS_FILE: &str = "SSL_CERT_FILE";
+
 /// Read once: a machine has a hundred and more.
 static ROOTS: LazyLock<Arc<RootCertStore>> = LazyLock::new(|| {
     let mut roots = RootCertStore::empty();
+    let named = std::env::var_os(ROOTS_FILE);
+    if let Some(path) = named.as_ref().filter(|path| !Path::new(path).exists()) {
+        tracing::warn!(target: "onlyonce", ?path, "{ROOTS_FILE} is not there: nobody is trusted");
+        return Arc::new(roots);
+    }
     // A root that cannot be read trusts nobody; the handshake will say so.
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    if roots.is_empty() {
+    if roots.is_empty() && named.is_none() {
         roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
     }
     Arc::new(roots)

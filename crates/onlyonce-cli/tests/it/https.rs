@@ -58,6 +58,22 @@ async fn a_gateway_sends_to_a_service_that_the_machine_trusts_and_to_no_other() 
 }
 
 #[tokio::test]
+async fn named_roots_that_are_not_there_are_told_and_trust_nobody() {
+    let (plain, work) = service().await;
+    let secured = Secured::start(&plain).await;
+    let (variable, _) = secured.trusted();
+    let folder = TempDir::new().unwrap();
+    let missing = folder.path().join("missing.pem").display().to_string();
+    let gateway = Running::start_with(&secured.url, SETTINGS, &[(variable, missing)], folder).await;
+
+    assert_eq!(gateway.send("/orders", "key", "").await, 502);
+
+    assert_eq!(work.runs.load(Ordering::SeqCst), 0);
+    let log = gateway.log();
+    assert!(log.contains("nobody is trusted"), "{log}");
+}
+
+#[tokio::test]
 async fn operators_reach_a_gateway_over_https_if_they_trust_it() {
     let gateway = Running::start("http://127.0.0.1:1", SETTINGS).await;
     let secured = Secured::start(&gateway.admin).await;
