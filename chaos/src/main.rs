@@ -26,12 +26,10 @@ mod upstream;
 mod watch;
 
 use std::path::PathBuf;
-use std::pin::pin;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use futures_util::future::FusedFuture;
-use futures_util::{FutureExt as _, StreamExt as _, stream};
+use futures_util::{StreamExt as _, stream};
 use onlyonce_testkit::servers;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -92,22 +90,17 @@ async fn run(options: &Options) -> Result<ExitCode, Failure> {
     let plans = options.plans()?;
     let (rounds, jobs) = (plans.len(), options.jobs);
     say(&format!("{rounds} rounds, {jobs} at a time"));
-    let mut playing = stream::iter(plans).map(Plan::play).buffered(options.jobs);
-    let mut stop = pin!(told_to_stop()?);
+    let playing = stream::iter(plans).map(Plan::play).buffered(options.jobs);
+    let mut playing = Box::pin(playing.take_until(told_to_stop()?));
     let (mut rows, mut failures) = (Vec::new(), Vec::new());
-    loop {
-        let round = tokio::select! {
-            round = playing.next() => round,
-            () = &mut stop => Some(Err(Failure::new("told to stop before the end"))),
-        };
+    while let Some(round) = playing.next().await {
         match round {
-            Some(Ok(row)) => rows.push(row),
-            Some(Err(failure)) => failures.push(failure),
-            None => break,
+            Ok(row) => rows.push(row),
+            Err(failure) => failures.push(failure),
         }
-        if stop.is_terminated() {
-            break;
-        }
+    }
+    if playing.is_stopped() {
+        failures.push(Failure::new("told to stop before the end"));
     }
     // What was being played goes, with its servers and networks.
     drop(playing);
@@ -135,19 +128,18 @@ async fn run(options: &Options) -> Result<ExitCode, Failure> {
 }
 
 /// Returns when a person or a script has had enough.
-fn told_to_stop() -> Result<impl FusedFuture<Output = ()>, Failure> {
+fn told_to_stop() -> Result<impl Future<Output = ()>, Failure> {
     let heard = |kind| signal(kind).map_err(Failure::doing("listen for signals"));
     let (mut interrupt, mut terminate) = (
         heard(SignalKind::interrupt())?,
         heard(SignalKind::terminate())?,
     );
-    let told = async move {
+    Ok(async move {
         tokio::select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
         }
-    };
-    Ok(told.fuse())
+    })
 }
 
 /// Tells how far it is.

@@ -122,6 +122,16 @@ async fn a_replay_is_linked_to_the_trace_of_its_original() {
     assert_eq!(told, [within, untouched]);
 }
 
+/// A gateway with these variables, for one keyed request; it has sent what it has to say.
+async fn serve_one(upstream: &str, variables: &[(&str, String)]) {
+    let folder = TempDir::new().unwrap();
+    let settings = "store = \"memory:\"\n";
+    let mut gateway = Running::start_with(upstream, settings, variables, folder).await;
+    assert_eq!(gateway.send("/orders", "key", "{}").await, 200);
+    gateway.signal("-TERM").await;
+    assert!(gateway.child.wait().await.unwrap().success());
+}
+
 #[tokio::test]
 async fn a_request_without_a_trace_starts_one_and_nothing_is_told_without_a_collector() {
     let collector = Collector::default();
@@ -133,12 +143,7 @@ async fn a_request_without_a_trace_starts_one_and_nothing_is_told_without_a_coll
         (vec![endpoint, off], 1),
         (vec![], 1),
     ] {
-        let folder = TempDir::new().unwrap();
-        let settings = "store = \"memory:\"\n";
-        let mut gateway = Running::start_with(&upstream, settings, &variables, folder).await;
-        assert_eq!(gateway.send("/orders", "key", "{}").await, 200);
-        gateway.signal("-TERM").await;
-        assert!(gateway.child.wait().await.unwrap().success());
+        serve_one(&upstream, &variables).await;
         assert_eq!(collector.spans.lock().unwrap().len(), spans);
     }
 
@@ -158,13 +163,8 @@ async fn a_collector_is_reached_over_https() {
         ("OTEL_EXPORTER_OTLP_ENDPOINT", secured.url.clone()),
         secured.trusted(),
     ];
-    let folder = TempDir::new().unwrap();
-    let settings = "store = \"memory:\"\n";
-    let mut gateway = Running::start_with(&upstream, settings, &variables, folder).await;
 
-    assert_eq!(gateway.send("/orders", "key", "{}").await, 200);
-    gateway.signal("-TERM").await;
-    assert!(gateway.child.wait().await.unwrap().success());
+    serve_one(&upstream, &variables).await;
 
     assert_eq!(collector.spans.lock().unwrap().len(), 1);
 }

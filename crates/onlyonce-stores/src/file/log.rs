@@ -26,8 +26,7 @@ const SEGMENT_BYTES_MAX: u64 = 1 << 30;
 /// No frame begins behind this: its offset has 32 bits.
 const OFFSET_MAX: u64 = 3 << 30;
 /// How far ahead of its frames a segment is filled with zeros. A commit within that changes neither
-/// the length of the file nor where it lies: there is less to make durable, half the work and half
-/// the wait on most disks.
+/// the length of the file nor where it lies: the disk has that much less to make durable.
 const AHEAD_BYTES: u64 = 1 << 20;
 /// How much is gathered before it is handed to the disk.
 const WRITE_BYTES: usize = 1 << 20;
