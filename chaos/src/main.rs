@@ -91,7 +91,7 @@ async fn run(options: &Options) -> Result<ExitCode, Failure> {
     let (rounds, jobs) = (plans.len(), options.jobs);
     say(&format!("{rounds} rounds, {jobs} at a time"));
     let playing = stream::iter(plans).map(Plan::play).buffered(options.jobs);
-    let mut playing = Box::pin(playing.take_until(told_to_stop()?));
+    let mut playing = playing.take_until(Box::pin(told_to_stop()?));
     let (mut rows, mut failures) = (Vec::new(), Vec::new());
     while let Some(round) = playing.next().await {
         match round {
@@ -99,7 +99,7 @@ async fn run(options: &Options) -> Result<ExitCode, Failure> {
             Err(failure) => failures.push(failure),
         }
     }
-    if playing.is_stopped() {
+    if playing.take_result().is_some() {
         failures.push(Failure::new("told to stop before the end"));
     }
     // What was being played goes, with its servers and networks.
