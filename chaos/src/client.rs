@@ -16,11 +16,14 @@ use onlyonce_testkit::sim::dice::Dice;
 use tokio::time::{sleep, timeout};
 
 use crate::history::{Answer, Attempt, OnLapse};
+use crate::manner::{Heard, Manner, Order};
 use crate::upstream;
 use crate::watch::Watch;
 
 /// What all gateways are called by: the host that was asked is part of a record's address.
 const HOST: &str = "shop.example";
+/// Another name for the same gateways: under it, the same keys are other operations.
+pub(crate) const FOREIGN_HOST: &str = "elsewhere.example";
 const CONNECT_MAX: Duration = Duration::from_secs(2);
 /// How long a client waits for an answer before it asks again, in milliseconds.
 const PATIENCE_MS: std::ops::RangeInclusive<u64> = 1500..=8000;
@@ -30,6 +33,10 @@ const THINK_MS: std::ops::RangeInclusive<u64> = 0..=20;
 const PROBES: u64 = 1 << 40;
 /// Keys from here on have large answers, and no work to do either: they fill a disk.
 pub(crate) const BULKY: u64 = 1 << 41;
+/// Keys from here on are those of other operations, sent to the foreign host.
+pub(crate) const FOREIGN: u64 = 1 << 42;
+/// Operations out of a thousand whose key is sent to the foreign host too.
+const FOREIGN_PERMILLE: u64 = 50;
 
 /// What all clients of a round share.
 pub(crate) struct Clients {
@@ -45,6 +52,8 @@ pub(crate) struct Clients {
     operations: AtomicU64,
     probes: AtomicU64,
     bulky: AtomicU64,
+    /// The keys that were sent to the foreign host.
+    foreign: Mutex<Vec<u64>>,
 }
 
 impl Clients {
@@ -69,6 +78,7 @@ impl Clients {
             operations: AtomicU64::new(0),
             probes: AtomicU64::new(PROBES),
             bulky: AtomicU64::new(BULKY),
+            foreign: Mutex::default(),
         })
     }
 
@@ -86,7 +96,12 @@ impl Clients {
     pub(crate) fn keys(&self) -> impl Iterator<Item = u64> + use<> {
         let probes = PROBES..self.probes.load(Ordering::SeqCst);
         let bulky = BULKY..self.bulky.load(Ordering::SeqCst);
-        (0..self.operations()).chain(probes).chain(bulky)
+        let foreign = self.foreign.lock().unwrap_or_else(PoisonError::into_inner);
+        let foreign = foreign.clone();
+        (0..self.operations())
+            .chain(probes)
+            .chain(bulky)
+            .chain(foreign)
     }
 
     /// One operation after the other, until `goes_on` says no.
@@ -106,6 +121,9 @@ impl Clients {
                     self.ask(key, &mut third)
                 )),
             }
+            if dice.chance(FOREIGN_PERMILLE) {
+                self.ask_foreign(FOREIGN + key, &mut dice).await;
+            }
             if dice.chance(200) {
                 let earlier = dice.below(key + 1);
                 self.ask(earlier, &mut dice).await;
@@ -114,12 +132,21 @@ impl Clients {
         }
     }
 
-    /// Asks until the answer is final. Without an end: whoever cannot wait stops it.
+    async fn ask_foreign(&self, key: u64, dice: &mut Dice) {
+        {
+            let mut foreign = self.foreign.lock().unwrap_or_else(PoisonError::into_inner);
+            foreign.push(key);
+        }
+        self.ask(key, dice).await;
+    }
+
+    /// Asks until the answer is final, in one manner or another. Without an end: whoever cannot wait stops it.
     pub(crate) async fn ask(&self, key: u64, dice: &mut Dice) -> Answer {
         loop {
             let gateway = dice.index(self.gateways.len());
             let patience = Duration::from_millis(dice.between(PATIENCE_MS));
-            let answer = self.send(gateway, key, patience).await;
+            let manner = Manner::draw(dice);
+            let answer = self.send(gateway, key, manner, patience, dice).await;
             match answer {
                 Answer::Done(_) | Answer::Garbled => return answer,
                 // It may be run again: whoever asks again gets its answer.
@@ -133,24 +160,52 @@ impl Clients {
     /// Asks one gateway for a new key with nothing to do.
     pub(crate) async fn probe(&self, gateway: usize, patience: Duration) -> Answer {
         let key = self.probes.fetch_add(1, Ordering::SeqCst);
-        self.send(gateway, key, patience).await
+        self.send_plainly(gateway, key, patience).await
     }
 
     /// The same for a new key with a large answer.
     pub(crate) async fn probe_with_bulk(&self, gateway: usize, patience: Duration) -> Answer {
         let key = self.bulky.fetch_add(1, Ordering::SeqCst);
-        self.send(gateway, key, patience).await
+        self.send_plainly(gateway, key, patience).await
     }
 
-    async fn send(&self, gateway: usize, key: u64, patience: Duration) -> Answer {
+    async fn send_plainly(&self, gateway: usize, key: u64, patience: Duration) -> Answer {
+        let mut dice = Dice::new(key);
+        self.send(gateway, key, Manner::Plain, patience, &mut dice)
+            .await
+    }
+
+    async fn send(
+        &self,
+        gateway: usize,
+        key: u64,
+        manner: Manner,
+        patience: Duration,
+        dice: &mut Dice,
+    ) -> Answer {
         let sent = self.watch.now();
-        let answer = timeout(patience, self.request(gateway, key)).await;
+        let (text, body) = (self.text_of(key), self.work_of(key).to_string());
+        let order = Order {
+            host: host_of(key),
+            key: &text,
+            body: &body,
+        };
+        let address = self.gateways[gateway];
+        let heard = async {
+            match manner {
+                Manner::Plain => self.request(address, &order).await.into_iter().collect(),
+                // A connection that fails is an answer that is not heard.
+                _ => manner.send(address, &order, dice).await.unwrap_or_default(),
+            }
+        };
+        let heard: Vec<Heard> = timeout(patience, heard).await.unwrap_or_default();
         let attempt = Attempt {
             key,
             gateway,
+            manner,
             sent,
             heard: self.watch.now(),
-            answer: answer.ok().flatten().unwrap_or(Answer::Nothing),
+            answer: answer(key, &heard),
         };
         let mut attempts = self.attempts.lock().unwrap_or_else(PoisonError::into_inner);
         attempts.push(attempt);
@@ -158,24 +213,22 @@ impl Clients {
     }
 
     /// Nothing if there was no whole answer.
-    async fn request(&self, gateway: usize, key: u64) -> Option<Answer> {
-        let request = Request::post(format!("http://{}/orders", self.gateways[gateway]))
-            .header("host", HOST)
-            .header("idempotency-key", format!("{}-{key}", self.name))
+    async fn request(&self, gateway: SocketAddr, order: &Order<'_>) -> Option<Heard> {
+        let request = Request::post(format!("http://{gateway}/orders"))
+            .header("host", order.host)
+            .header("idempotency-key", order.key)
             .header("content-type", "text/plain")
-            .body(Full::from(self.work_of(key).to_string()))
+            .body(Full::from(order.body.to_owned()))
             .ok()?;
         let response = self.http.request(request).await.ok()?;
         let status = response.status();
         let body = response.into_body().collect().await.ok()?.to_bytes();
-        Some(match status {
-            StatusCode::CREATED => {
-                upstream::made_by(key, &body).map_or(Answer::Garbled, Answer::Done)
-            }
-            status if status.is_success() => Answer::Garbled,
-            StatusCode::CONFLICT if says_unknown(&body) => Answer::Unknown,
-            status => Answer::Refused(status.as_u16()),
-        })
+        Some(Heard { status, body })
+    }
+
+    /// The key as it is sent.
+    fn text_of(&self, key: u64) -> String {
+        format!("{}-{}", self.name, key % FOREIGN)
     }
 
     /// How long an execution takes, in milliseconds: the same whoever asks. Some take longer than a
@@ -190,6 +243,35 @@ impl Clients {
             1..=3 => dice.between(50..=400),
             _ => dice.between(0..=10),
         }
+    }
+}
+
+fn host_of(key: u64) -> &'static str {
+    if key >= FOREIGN { FOREIGN_HOST } else { HOST }
+}
+
+/// What the answers to one request, or to the same one sent twice, come to.
+fn answer(key: u64, heard: &[Heard]) -> Answer {
+    let mut answers = heard.iter().map(|heard| judge(key, heard));
+    let Some(first) = answers.next() else {
+        return Answer::Nothing;
+    };
+    let is_done = |it: &Answer| matches!(it, Answer::Done(_) | Answer::Garbled);
+    match answers.find(is_done) {
+        Some(second) if is_done(&first) && first != second => Answer::Garbled,
+        Some(second) => second,
+        None => first,
+    }
+}
+
+fn judge(key: u64, heard: &Heard) -> Answer {
+    match heard.status {
+        StatusCode::CREATED => {
+            upstream::made_by(key, &heard.body).map_or(Answer::Garbled, Answer::Done)
+        }
+        StatusCode::CONFLICT if says_unknown(&heard.body) => Answer::Unknown,
+        status if status.is_success() || status.is_informational() => Answer::Garbled,
+        status => Answer::Refused(status.as_u16()),
     }
 }
 

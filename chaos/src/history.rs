@@ -6,6 +6,7 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::fault::Kind;
+use crate::manner::Manner;
 
 pub(crate) type Micros = u64;
 
@@ -48,6 +49,7 @@ pub(crate) enum Answer {
 pub(crate) struct Attempt {
     pub(crate) key: u64,
     pub(crate) gateway: usize,
+    pub(crate) manner: Manner,
     pub(crate) sent: Micros,
     pub(crate) heard: Micros,
     pub(crate) answer: Answer,
@@ -112,7 +114,11 @@ impl History {
         let mut lines = Vec::new();
         for it in self.attempts.iter().filter(|it| it.key == key) {
             let (to, at) = (it.gateway, seconds(it.heard));
-            let text = format!("sent to gateway {to}, heard {:?} at {at}", it.answer);
+            let how = it.manner;
+            let text = format!(
+                "sent to gateway {to} ({how:?}), heard {:?} at {at}",
+                it.answer
+            );
             lines.push((it.sent, text));
         }
         for it in self.executions.iter().filter(|it| it.key == key) {

@@ -14,6 +14,7 @@ mod fault;
 mod gateway;
 mod history;
 mod inject;
+mod manner;
 mod net;
 mod options;
 mod report;

@@ -11,6 +11,7 @@ use crate::failure::Failure;
 use crate::fault::Kind as Fault;
 use crate::gateway::{Gateway, Program, Settings};
 use crate::history::OnLapse;
+use crate::manner::PASSED;
 use crate::net::Net;
 use crate::store::{Kind, Store};
 use crate::upstream::Ledger;
@@ -104,7 +105,10 @@ impl Stage<'_> {
              [rules]\n\
              lease = \"{}ms\"\n\
              on_lapse = \"{}\"\n\
-             wait = \"{WAIT}\"\n",
+             wait = \"{WAIT}\"\n\
+             [[route]]\n\
+             match = \"* {PASSED}/{{*rest}}\"\n\
+             pass = true\n",
             self.lease_ms,
             self.on_lapse.name()
         ))

@@ -5,6 +5,7 @@ mod lapses;
 use super::*;
 use crate::fault::Kind;
 use crate::history::{Trouble, Whom};
+use crate::manner::Manner;
 
 const LEASE: Micros = millis(2000);
 
@@ -16,6 +17,7 @@ fn attempt(key: u64, gateway: usize, sent: f64, heard: f64, answer: Answer) -> A
     Attempt {
         key,
         gateway,
+        manner: Manner::Plain,
         sent: at(sent),
         heard: at(heard),
         answer,
