@@ -37,6 +37,8 @@ pub mod file;
 pub mod guarded;
 pub mod metered;
 mod open;
+#[cfg(any(feature = "file", feature = "sqlite"))]
+pub mod private;
 #[cfg(feature = "redis")]
 pub mod redis;
 #[cfg(feature = "sealed")]

@@ -20,6 +20,7 @@ use super::shared::{SqlOptions, Table, Waiters, lock};
 use super::steps::{Held, whole};
 use crate::batch::Gatherer;
 use crate::open::OpenError;
+use crate::private;
 
 mod connect;
 mod operate;
@@ -62,14 +63,23 @@ pub struct SqliteStore {
 impl SqliteStore {
     /// Opens the database that `url` names; makes its file and tables where they are not there.
     pub async fn open(url: &str) -> Result<Self, OpenError> {
-        let (options, connect) = connect::parse(url)?;
+        let (options, connect, creates) = connect::parse(url)?;
+        let path = connect.get_filename().to_owned();
+        if creates {
+            // Where this fails SQLite does too, and says why.
+            drop(private::make(&path));
+        }
         let connect = connect::durable(connect, options.timeout);
         let readers = connect::readers(options.connections, connect.clone());
-        Self::new(readers, connect, &options).await
+        let store = Self::new(readers, connect, &options).await?;
+        // Only now: a file that turned out to be somebody else's keeps its permissions.
+        private::tighten_database(&path).map_err(|error| connect::unusable(&path, &error))?;
+        Ok(store)
     }
 
     /// Uses the database of `pool`, which must be a file; `pool` is used to read. What writes, and
-    /// what watches for changes, are connections of the store's own.
+    /// what watches for changes, are connections of the store's own. The file is the caller's, and
+    /// keeps the permissions that it has: see [`private::database`].
     pub async fn with_pool(pool: SqlitePool, options: SqlOptions) -> Result<Self, OpenError> {
         let connect = SqliteConnectOptions::clone(&pool.connect_options());
         Self::new(pool, connect::durable(connect, options.timeout), &options).await

@@ -1,5 +1,7 @@
 //! From a URL to a database file that is ready: in write-ahead mode, with our tables.
 
+use std::io;
+use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -27,8 +29,8 @@ const MODE_PAUSE: Duration = Duration::from_millis(20);
 /// Options of the driver that a URL may have.
 const DRIVERS: [&str; 2] = ["mode", "vfs"];
 
-/// The options of a URL.
-pub(super) fn parse(url: &str) -> Result<(SqlOptions, SqliteConnectOptions), OpenError> {
+/// The options of a URL, and whether a file that is missing is to be created.
+pub(super) fn parse(url: &str) -> Result<(SqlOptions, SqliteConnectOptions, bool), OpenError> {
     let (ours, url) = split(url, &DRIVERS)?;
     let (address, query) = url.split_once('?').unwrap_or((&url, ""));
     let path = address
@@ -50,7 +52,13 @@ pub(super) fn parse(url: &str) -> Result<(SqlOptions, SqliteConnectOptions), Ope
     let options = SqliteConnectOptions::from_str(&url).map_err(|error| OpenError::Url {
         why: error.to_string(),
     })?;
-    Ok((ours, options.create_if_missing(!has("mode=rw"))))
+    let creates = !has("mode=rw");
+    Ok((ours, options.create_if_missing(creates), creates))
+}
+
+/// A file that cannot be looked at.
+pub(super) fn unusable(path: &Path, error: &io::Error) -> OpenError {
+    refused(format!("file {} cannot be used: {error}", path.display()))
 }
 
 /// What every connection of ours needs: an answer is durable once its commit is, and a lock that

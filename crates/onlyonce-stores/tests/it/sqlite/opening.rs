@@ -201,3 +201,76 @@ async fn tables_of_one_file_do_not_mix() {
     assert!(operate.get(&claim.slot).await.unwrap().is_none());
     assert!(one.get(&claim.slot).await.unwrap().is_some());
 }
+
+#[cfg(unix)]
+mod permissions {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::path::Path;
+
+    use super::*;
+
+    /// Every file of the folder with the permissions that it has.
+    fn modes(folder: &Path) -> Vec<(String, u32)> {
+        let mut modes: Vec<_> = fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| {
+                let entry = entry.unwrap();
+                let mode = entry.metadata().unwrap().permissions().mode() & 0o777;
+                (entry.file_name().into_string().unwrap(), mode)
+            })
+            .collect();
+        modes.sort();
+        modes
+    }
+
+    fn for_owner_only(names: &[&str]) -> Vec<(String, u32)> {
+        names
+            .iter()
+            .map(|name| ((*name).to_owned(), 0o600))
+            .collect()
+    }
+
+    #[tokio::test]
+    async fn a_new_database_and_its_log_are_for_their_owner_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let url = format!("sqlite:{}", folder.path().join("records.db").display());
+
+        let store = SqliteStore::open(&url).await.unwrap();
+        done(&store, "stored").await;
+
+        let all = ["records.db", "records.db-shm", "records.db-wal"];
+        assert_eq!(modes(folder.path()), for_owner_only(&all));
+    }
+
+    #[tokio::test]
+    async fn a_database_that_others_could_read_is_tightened_at_start() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("records.db");
+        let url = format!("sqlite:{}", path.display());
+        let other = SqliteStore::open(&url).await.unwrap();
+        done(&other, "stored").await;
+        for suffix in ["", "-shm", "-wal"] {
+            let file = format!("{}{suffix}", path.display());
+            fs::set_permissions(file, fs::Permissions::from_mode(0o644)).unwrap();
+        }
+
+        let store = SqliteStore::open(&url).await.unwrap();
+        done(&store, "stored too").await;
+
+        let all = ["records.db", "records.db-shm", "records.db-wal"];
+        assert_eq!(modes(folder.path()), for_owner_only(&all));
+    }
+
+    #[tokio::test]
+    async fn a_file_that_is_no_database_keeps_its_permissions() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("notes.txt");
+        fs::write(&path, "not a database. ".repeat(100)).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+
+        refusal(&format!("sqlite:{}", path.display())).await;
+
+        assert_eq!(modes(folder.path()), [("notes.txt".to_owned(), 0o644)]);
+    }
+}
