@@ -153,6 +153,7 @@ impl From<Reason> for Cause {
             Reason::RequestUnreadable
             | Reason::NotRun
             | Reason::ShuttingDown
+            | Reason::TooManyRunning
             | Reason::OverQuota
             | Reason::TooManyBadRequests => Self::NotRun,
             Reason::NotStored => Self::NotStored,

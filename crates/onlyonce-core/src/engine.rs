@@ -3,6 +3,7 @@
 //! [`Engine::once`] is the whole life of a call; [`Engine::begin`] and [`Engine::finish`] are its
 //! two halves for those who run the work themselves; [`Engine::job`] is for plain functions.
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -141,6 +142,7 @@ pub struct Builder {
     holder: Option<Arc<str>>,
     namespace: Arc<str>,
     sweep_every: Duration,
+    running_max: usize,
 }
 
 impl Builder {
@@ -188,6 +190,16 @@ impl Builder {
         self
     }
 
+    /// Runs at most so many calls at a time in this process; any number otherwise. Calls count from
+    /// their claim until their answer is stored, also when their callers have gone away. A new call
+    /// beyond that is refused before it claims anything; duplicates of those that run, and retries
+    /// of those that ended, are answered as usual.
+    #[must_use]
+    pub fn running_max(mut self, calls: NonZeroUsize) -> Self {
+        self.running_max = calls.get();
+        self
+    }
+
     /// Reads the time from `clock`.
     #[must_use]
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
@@ -212,6 +224,7 @@ impl Builder {
             entropy: self.entropy,
             holder,
             namespace: self.namespace,
+            running_max: self.running_max,
         };
         let former = agreed.former.map(|secret| {
             let former = part.clone().engine(secret, Vec::new(), None);
@@ -233,6 +246,7 @@ struct Part {
     entropy: Arc<dyn Entropy>,
     holder: Arc<str>,
     namespace: Arc<str>,
+    running_max: usize,
 }
 
 impl Part {
@@ -251,7 +265,7 @@ impl Part {
             former,
             holder: self.holder,
             namespace: self.namespace,
-            flights: Flights::default(),
+            flights: Flights::new(self.running_max),
             renewals: Renewals::default(),
             tally: Tally::default(),
             background_count: Arc::new(Semaphore::new(BACKGROUND_COUNT_MAX)),
@@ -287,6 +301,7 @@ impl Engine {
             holder: None,
             namespace: "".into(),
             sweep_every: sweep::SWEEP_EVERY,
+            running_max: usize::MAX,
         }
     }
 

@@ -53,6 +53,8 @@ pub enum Reason {
     InProgress,
     /// Too many wait for it already.
     TooManyWaiters,
+    /// As much runs in this process as may at a time.
+    TooManyRunning,
     /// The caller keeps as much in the store as it may.
     OverQuota,
     /// The caller sent too many bad requests.
@@ -77,7 +79,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason, in the order of the tables.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::MissingKey,
         Self::BadKey,
         Self::BadTtl,
@@ -88,6 +90,7 @@ impl Reason {
         Self::OtherCredential,
         Self::InProgress,
         Self::TooManyWaiters,
+        Self::TooManyRunning,
         Self::OverQuota,
         Self::TooManyBadRequests,
         Self::OutcomeUnknown,
@@ -113,6 +116,7 @@ impl Reason {
             Self::OtherCredential => "other-credential",
             Self::InProgress => "in-progress",
             Self::TooManyWaiters => "too-many-waiters",
+            Self::TooManyRunning => "too-many-running",
             Self::OverQuota => "over-quota",
             Self::TooManyBadRequests => "too-many-bad-requests",
             Self::OutcomeUnknown => "outcome-unknown",
@@ -148,6 +152,9 @@ impl Reason {
             }
             Self::TooManyWaiters => {
                 "too many requests wait for this idempotency key: retry later with the same key"
+            }
+            Self::TooManyRunning => {
+                "this server runs as many keyed requests as it may at a time, so nothing was run: retry later with the same key"
             }
             Self::OverQuota => {
                 "this caller keeps as many idempotency keys or bytes as it may, so nothing was run: retry later with the same key"

@@ -196,6 +196,7 @@ fn advice(reason: Reason, is_derived: bool) -> &'static str {
         Reason::NotRun
         | Reason::ShuttingDown
         | Reason::StoreDown
+        | Reason::TooManyRunning
         | Reason::OverQuota
         | Reason::TooManyBadRequests => {
             "Nothing was run. Call again in a moment with the same idempotencyKey and the same \

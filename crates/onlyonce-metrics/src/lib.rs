@@ -202,6 +202,7 @@ impl Metrics {
             | Reason::ShuttingDown
             | Reason::Panicked
             | Reason::ResponseTooLarge
+            | Reason::TooManyRunning
             | Reason::OverQuota
             | Reason::TooManyBadRequests => self.all.refused(reason.name()),
         }

@@ -109,6 +109,7 @@ fn title(reason: Reason) -> &'static str {
         Reason::OtherCredential => "Idempotency key used with another credential",
         Reason::InProgress => "Request still in progress",
         Reason::TooManyWaiters => "Too many waiting requests",
+        Reason::TooManyRunning => "Too many running requests",
         Reason::OverQuota => "Too many idempotency keys",
         Reason::TooManyBadRequests => "Too many bad requests",
         Reason::OutcomeUnknown => "Outcome unknown",

@@ -56,7 +56,11 @@ pub(crate) fn refuse(refusal: &Refusal) -> Response<Whole> {
         Reason::InProgress => "10",
         Reason::OutcomeUnknown | Reason::Panicked => "2",
         Reason::TimedOut => "4",
-        Reason::NotRun | Reason::NotStored | Reason::StoreDown | Reason::ShuttingDown => "14",
+        Reason::TooManyRunning
+        | Reason::NotRun
+        | Reason::NotStored
+        | Reason::StoreDown
+        | Reason::ShuttingDown => "14",
         Reason::ResponseTooLarge => "15",
     };
     let mut response = Response::new(Whole::default());

@@ -98,6 +98,10 @@ pub(super) fn in_progress(call: &Call) -> Refusal {
     Refusal::new(Reason::InProgress).retry_after(call.policy.retry_after)
 }
 
+fn too_many_running(call: &Call) -> Refusal {
+    Refusal::new(Reason::TooManyRunning).retry_after(call.policy.retry_after)
+}
+
 fn shutting_down() -> Refusal {
     Refusal::new(Reason::ShuttingDown).retry_after(RETRY_NOW)
 }
@@ -110,6 +114,10 @@ impl Engine {
     /// Claims the slot for `flight`, waiting for whoever holds it as long as the policy allows.
     pub(super) async fn claim(&self, call: &Call, flight: &Arc<Flight>) -> Claiming {
         let started = self.now();
+        let admitted = self.inner.flights.admit(flight);
+        if !admitted && !Box::pin(self.has_ended(call)).await {
+            return Claiming::Refuse(too_many_running(call));
+        }
         let mut attempt = ClaimAttempt::new(self, call);
         let mut waiting = false;
         let mut asked = started;
@@ -123,6 +131,11 @@ impl Engine {
                     self.release(call, lease, Release::NotRun).await;
                     continue;
                 }
+                // What it was let through to hear again is gone.
+                Ok(Claimed::Granted { lease, .. }) if !admitted => {
+                    self.release(call, lease, Release::NotRun).await;
+                    return Claiming::Refuse(too_many_running(call));
+                }
                 Ok(Claimed::Granted { lease, overtook }) => {
                     self.emit_granted(call, &lease, overtook, heard.saturating_sub(started));
                     return Claiming::Granted(lease, heard);
@@ -133,6 +146,7 @@ impl Engine {
                     continue;
                 }
                 Err(_) if self.is_closing() => continue,
+                Err(_) if !admitted => return Claiming::Refuse(store_down(call)),
                 Err(error) => return self.claim_failed(call, &error),
             };
             attempt.not_ours();
@@ -159,6 +173,20 @@ impl Engine {
             // Boxed: waiting is rare, and its state would weigh on every claim.
             Box::pin(self.await_change(call, &record, at_most.min(left))).await;
             asked = self.now();
+        }
+    }
+
+    /// Whether the store has the last word on this call already, so that it runs nothing here.
+    async fn has_ended(&self, call: &Call) -> bool {
+        let Some(operate) = self.inner.store.operate() else {
+            return false;
+        };
+        match operate.get(&call.slot).await {
+            Ok(Some(record)) => match judge(&record, call) {
+                Judgement::Replay(_) | Judgement::Refuse(_) => true,
+                Judgement::Wait { .. } | Judgement::ClaimAgain => false,
+            },
+            Ok(None) | Err(_) => false,
         }
     }
 

@@ -22,6 +22,9 @@ const SHARDS: usize = 64;
 pub(super) struct Flights {
     shards: Box<[Mutex<SlotMap<Arc<Flight>>>]>,
     count: AtomicUsize,
+    /// How many of them were admitted to the store and the handler.
+    admitted: AtomicUsize,
+    admitted_max: usize,
     landed: Notify,
 }
 
@@ -37,6 +40,8 @@ pub(super) struct Flight {
     /// Another process has taken over our lease.
     lost: AtomicBool,
     aside: AtomicBool,
+    /// It counts among those that may run.
+    admitted: AtomicBool,
     /// The handler has ended; from now on completing tells whether the lease was lost.
     settling: AtomicBool,
     pub(super) renewal: Mutex<Option<Renewal>>,
@@ -80,17 +85,18 @@ pub(super) enum Joined {
     Attach(Arc<Flight>),
 }
 
-impl Default for Flights {
-    fn default() -> Self {
+impl Flights {
+    /// No flights yet, of which at most `admitted_max` will run at a time.
+    pub(super) fn new(admitted_max: usize) -> Self {
         Self {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             count: AtomicUsize::new(0),
+            admitted: AtomicUsize::new(0),
+            admitted_max,
             landed: Notify::new(),
         }
     }
-}
 
-impl Flights {
     fn shard(&self, slot: &Slot) -> &Mutex<SlotMap<Arc<Flight>>> {
         &self.shards[slot.shard(SHARDS)]
     }
@@ -115,7 +121,22 @@ impl Flights {
     pub(super) fn take(&self, call: &Call, owner: super::Engine) -> FlightGuard {
         let flight = Flight::of(call);
         self.put_first(&flight);
+        // It runs whatever the bound is: it has claimed already.
+        self.admitted.fetch_add(1, Ordering::Relaxed);
+        flight.admitted.store(true, Ordering::Relaxed);
         self.guard(flight, owner)
+    }
+
+    /// Counts a flight among those that may run; returns whether there was room for it.
+    pub(super) fn admit(&self, flight: &Flight) -> bool {
+        let one_more = |count| (count < self.admitted_max).then_some(count + 1);
+        let admitted = self
+            .admitted
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
+        if admitted.is_ok() {
+            flight.admitted.store(true, Ordering::Relaxed);
+        }
+        admitted.is_ok()
     }
 
     /// Makes `flight`, which holds the slot, the one that newcomers find.
@@ -177,6 +198,9 @@ impl Flights {
 
     fn remove(&self, flight: &Arc<Flight>) {
         self.put_aside(flight);
+        if flight.admitted.swap(false, Ordering::Relaxed) {
+            self.admitted.fetch_sub(1, Ordering::Relaxed);
+        }
         if self.count.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.landed.notify_waiters();
         }
@@ -198,6 +222,7 @@ impl Flight {
             waiters: AtomicUsize::new(0),
             lost: AtomicBool::new(false),
             aside: AtomicBool::new(false),
+            admitted: AtomicBool::new(false),
             settling: AtomicBool::new(false),
             renewal: Mutex::new(None),
         })

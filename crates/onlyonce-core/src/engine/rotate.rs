@@ -230,6 +230,7 @@ fn echo(answer: &Answer, outer: &Execution) -> Outcome {
             | Reason::OtherCredential
             | Reason::InProgress
             | Reason::TooManyWaiters
+            | Reason::TooManyRunning
             | Reason::OverQuota
             | Reason::TooManyBadRequests
             | Reason::NotRun

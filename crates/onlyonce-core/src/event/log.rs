@@ -183,6 +183,7 @@ fn refused(
         | Reason::ShuttingDown
         | Reason::Panicked
         | Reason::ResponseTooLarge
+        | Reason::TooManyRunning
         | Reason::OverQuota
         | Reason::TooManyBadRequests => {
             line!(about, info, "refused", reason = reason.name(), duration_ms);

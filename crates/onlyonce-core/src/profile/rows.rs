@@ -18,9 +18,11 @@ pub(super) fn problem_row(reason: Reason) -> (u16, &'static str, bool) {
             (429, code, true)
         }
         Reason::TimedOut => (504, code, true),
-        Reason::NotRun | Reason::NotStored | Reason::StoreDown | Reason::ShuttingDown => {
-            (503, code, true)
-        }
+        Reason::TooManyRunning
+        | Reason::NotRun
+        | Reason::NotStored
+        | Reason::StoreDown
+        | Reason::ShuttingDown => (503, code, true),
         Reason::Panicked => (500, code, false),
         Reason::ResponseTooLarge => (507, code, false),
     }
@@ -33,9 +35,11 @@ pub(super) fn formbridge_row(reason: Reason) -> (u16, &'static str, bool) {
             (409, "conflict", false)
         }
         Reason::InProgress | Reason::TooManyWaiters => (503, "service_unavailable", true),
-        Reason::NotRun | Reason::NotStored | Reason::StoreDown | Reason::ShuttingDown => {
-            (status, "service_unavailable", retryable)
-        }
+        Reason::TooManyRunning
+        | Reason::NotRun
+        | Reason::NotStored
+        | Reason::StoreDown
+        | Reason::ShuttingDown => (status, "service_unavailable", retryable),
         Reason::MissingKey
         | Reason::BadKey
         | Reason::BadTtl
@@ -85,7 +89,9 @@ pub(super) fn guardian_row(reason: Reason) -> (u16, &'static str, bool) {
         Reason::TooManyBadRequests => "TOO_MANY_REQUESTS",
         Reason::OutcomeUnknown => "OUTCOME_UNKNOWN",
         Reason::TimedOut => "TIMEOUT",
-        Reason::NotRun | Reason::StoreDown | Reason::ShuttingDown => "SERVICE_UNAVAILABLE",
+        Reason::TooManyRunning | Reason::NotRun | Reason::StoreDown | Reason::ShuttingDown => {
+            "SERVICE_UNAVAILABLE"
+        }
         Reason::NotStored => "RESULT_NOT_STORED",
         Reason::Panicked => "INTERNAL_ERROR",
         Reason::ResponseTooLarge => "RESPONSE_TOO_LARGE",
@@ -125,6 +131,7 @@ pub(super) fn stripe_row(reason: Reason) -> (u16, &'static str, bool) {
             (status, "rate_limit_error", retryable)
         }
         Reason::TimedOut
+        | Reason::TooManyRunning
         | Reason::NotRun
         | Reason::NotStored
         | Reason::StoreDown

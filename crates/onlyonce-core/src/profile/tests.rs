@@ -56,6 +56,7 @@ fn a_refusal_may_be_retried_only_where_that_can_help() {
                 Reason::RequestUnreadable
                 | Reason::InProgress
                 | Reason::TooManyWaiters
+                | Reason::TooManyRunning
                 | Reason::OverQuota
                 | Reason::TooManyBadRequests
                 | Reason::TimedOut

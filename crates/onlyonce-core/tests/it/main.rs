@@ -14,6 +14,7 @@ mod jobs;
 mod lapsing;
 mod recalling;
 mod rotation;
+mod running;
 mod shutdown;
 mod store_trouble;
 mod support;

@@ -129,6 +129,7 @@ impl Heard {
             | Reason::Unscoped
             | Reason::RequestTooLarge
             | Reason::RequestUnreadable
+            | Reason::TooManyRunning
             | Reason::OverQuota
             | Reason::TooManyBadRequests
             | Reason::Panicked
