@@ -21,6 +21,11 @@ pub struct Replayed {
     pub original_trace: Option<Arc<str>>,
 }
 
+/// In the extensions of a response whose body broke off while it was read to be stored: what follows
+/// in the body is what came of it, then the error. Whether the operation took effect is not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BrokenOff;
+
 /// What the inner service itself said to this very request.
 #[expect(
     clippy::large_enum_variant,
@@ -74,7 +79,9 @@ impl Answering<'_> {
             (Answer::Refused(_), Some((parts, OwnBody::Resumed(resumed))))
                 if resumed.is_broken() =>
             {
-                Response::from_parts(parts, ResponseBody::resumed(resumed))
+                let mut response = Response::from_parts(parts, ResponseBody::resumed(resumed));
+                response.extensions_mut().insert(BrokenOff);
+                response
             }
             (Answer::Refused(refusal), _) => self.refused(&refusal).map(ResponseBody::whole),
         })

@@ -1,10 +1,9 @@
 //! Bodies on both sides of the layer: streamed through untouched, or whole in memory.
 
-use std::collections::VecDeque;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
@@ -118,7 +117,7 @@ pin_project! {
 
 /// A body of which the start was read: the rest follows, or the error that broke it off.
 pub(crate) struct Resumed<B: Body> {
-    pub(crate) start: VecDeque<Bytes>,
+    pub(crate) start: Bytes,
     pub(crate) broken: Option<B::Error>,
     pub(crate) rest: Pin<Box<B>>,
 }
@@ -132,8 +131,9 @@ impl<B: Body> Resumed<B> {
 
 impl<B: Body<Data = Bytes>> Resumed<B> {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
-        if let Some(data) = self.start.pop_front() {
-            return Poll::Ready(Some(Ok(Frame::data(data))));
+        if !self.start.is_empty() {
+            let start = std::mem::take(&mut self.start);
+            return Poll::Ready(Some(Ok(Frame::data(start))));
         }
         match self.broken.take() {
             Some(error) => Poll::Ready(Some(Err(error))),
@@ -146,7 +146,7 @@ impl<B: Body<Data = Bytes>> Resumed<B> {
     }
 
     fn size_hint(&self) -> SizeHint {
-        let start: u64 = self.start.iter().map(|data| data.len() as u64).sum();
+        let start = self.start.len() as u64;
         let rest = self.rest.size_hint();
         let mut hint = SizeHint::new();
         hint.set_lower(start.saturating_add(rest.lower()));
@@ -211,9 +211,9 @@ pub(crate) enum Gathered<E> {
     /// To its end.
     Whole(Whole),
     /// Up to the bound; there is more.
-    Over(VecDeque<Bytes>),
+    Over(Bytes),
     /// It broke off.
-    Broken(VecDeque<Bytes>, E),
+    Broken(Bytes, E),
 }
 
 /// Reads `body` into memory, at most `bytes_max` of it.
@@ -224,18 +224,18 @@ where
     let mut pieces = Pieces::default();
     let mut trailers: Option<HeaderMap> = None;
     if body.size_hint().lower() > bytes_max as u64 {
-        return Gathered::Over(VecDeque::new());
+        return Gathered::Over(Bytes::new());
     }
     while let Some(frame) = body.frame().await {
         let frame = match frame {
             Ok(frame) => frame,
-            Err(error) => return Gathered::Broken(pieces.into_queue(), error),
+            Err(error) => return Gathered::Broken(pieces.into_bytes(), error),
         };
         match frame.into_data() {
             Ok(data) => {
                 pieces.push(data);
-                if pieces.bytes > bytes_max {
-                    return Gathered::Over(pieces.into_queue());
+                if pieces.len() > bytes_max {
+                    return Gathered::Over(pieces.into_bytes());
                 }
             }
             Err(frame) => {
@@ -246,42 +246,44 @@ where
         }
     }
     Gathered::Whole(Whole {
-        data: pieces.joined(),
+        data: pieces.into_bytes(),
         trailers,
     })
 }
 
-/// Pieces of a body. Most bodies are one piece, which is kept as it is.
+/// What was read of a body. Most bodies are one piece, which is kept as it is. Of more, each is copied
+/// and dropped at once: a piece of one byte can keep a whole read buffer alive, so that memory would
+/// follow how often a client sends rather than how much.
 #[derive(Default)]
 struct Pieces {
     first: Bytes,
-    more: VecDeque<Bytes>,
-    bytes: usize,
+    /// All of it, as soon as there are two pieces.
+    joined: Vec<u8>,
 }
 
 impl Pieces {
+    fn len(&self) -> usize {
+        self.first.len() + self.joined.len()
+    }
+
     fn push(&mut self, data: Bytes) {
-        self.bytes += data.len();
-        if self.first.is_empty() {
+        if self.len() == 0 {
             self.first = data;
-        } else if !data.is_empty() {
-            self.more.push_back(data);
+            return;
         }
+        if self.joined.is_empty() {
+            self.joined.reserve(self.first.len() + data.len());
+            self.joined
+                .extend_from_slice(&std::mem::take(&mut self.first));
+        }
+        self.joined.extend_from_slice(&data);
     }
 
-    fn into_queue(mut self) -> VecDeque<Bytes> {
-        self.more.push_front(self.first);
-        self.more
-    }
-
-    fn joined(self) -> Bytes {
-        if self.more.is_empty() {
-            return self.first;
+    fn into_bytes(self) -> Bytes {
+        if self.joined.is_empty() {
+            self.first
+        } else {
+            self.joined.into_boxed_slice().into()
         }
-        let mut all = BytesMut::with_capacity(self.bytes);
-        for piece in self.into_queue() {
-            all.extend_from_slice(&piece);
-        }
-        all.freeze()
     }
 }

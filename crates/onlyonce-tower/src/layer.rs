@@ -8,6 +8,7 @@ use thiserror::Error;
 use tower_layer::Layer;
 
 use crate::allowance::Allowance;
+use crate::linger::Linger;
 use crate::scope::{ScopePart, ScopeRule};
 use crate::service::Idempotent;
 
@@ -40,6 +41,7 @@ pub(crate) struct Settings {
     pub(crate) scope: Arc<ScopeRule>,
     pub(crate) route: Option<Arc<Route>>,
     pub(crate) allowance: Option<Allowance>,
+    pub(crate) linger: Linger,
     warned: Arc<AtomicBool>,
 }
 
@@ -82,6 +84,7 @@ impl IdempotencyLayer {
                 policy: Arc::new(policy),
                 route: None,
                 allowance: None,
+                linger: Linger::default(),
                 warned: Arc::default(),
             },
             classify: ErrorsAreUnknown,
@@ -131,6 +134,13 @@ impl<C> IdempotencyLayer<C> {
     #[must_use]
     pub fn allowance(mut self, allowance: Allowance) -> Self {
         self.settings.allowance = Some(allowance);
+        self
+    }
+
+    /// Reads so much of a body that is refused; [`Linger::default`] otherwise.
+    #[must_use]
+    pub fn linger(mut self, linger: Linger) -> Self {
+        self.settings.linger = linger;
         self
     }
 

@@ -1,7 +1,7 @@
 //! The service: what is not covered passes; what is becomes a call of the engine, with the inner
 //! service as its handler.
 
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
@@ -16,6 +16,7 @@ use crate::answer::{Answering, Own, OwnBody};
 use crate::body::{Gathered, RequestBody, ResponseBody, Resumed, Whole, gather};
 use crate::future::ResponseFuture;
 use crate::layer::{ClassifyError, Settings};
+use crate::linger::waits_for_leave;
 use crate::request::{self, Covered, Head, ask_for_identity};
 use crate::{grpc, headers};
 
@@ -39,13 +40,17 @@ impl<S, C> Idempotent<S, C> {
     /// The route of a request that has a key, or may have one in its body, by its head; `*` where
     /// none is configured.
     pub fn keyed_route<B>(&self, request: &Request<B>) -> Option<Arc<str>> {
-        let http = &self.settings.policy.http;
-        let is_keyed = http.methods.need(request.method()).is_some()
-            && (request.headers().contains_key(&http.key_header) || request::may_be_in_body(http));
-        is_keyed.then(|| match &self.settings.route {
+        self.is_keyed(request).then(|| match &self.settings.route {
             Some(route) => Arc::clone(&route.pattern),
             None => "*".into(),
         })
+    }
+
+    /// Whether a request has a key, or may have one in its body, by its head.
+    pub fn is_keyed<B>(&self, request: &Request<B>) -> bool {
+        let http = &self.settings.policy.http;
+        http.methods.need(request.method()).is_some()
+            && (request.headers().contains_key(&http.key_header) || request::may_be_in_body(http))
     }
 
     /// The service behind the layer.
@@ -99,6 +104,9 @@ where
                 let is_grpc = grpc::is_grpc(&parts.headers);
                 let refusal = counted(refusal, &parts, &self.settings);
                 let response = refuse(policy, is_grpc, &refusal);
+                if !waits_for_leave(&parts.headers) {
+                    self.settings.linger.read_on(body);
+                }
                 ResponseFuture::keyed(Box::pin(std::future::ready(Ok(response))))
             }
             Head::Read(covered) => {
@@ -157,9 +165,13 @@ where
 {
     let policy = &settings.policy;
     let is_grpc = grpc::is_grpc(&handling.parts.headers);
-    match gather(pin!(body), policy.limits.request_bytes_max).await {
+    let mut body = Box::pin(body);
+    match gather(body.as_mut(), policy.limits.request_bytes_max).await {
         Gathered::Whole(whole) => handling.whole = whole,
-        Gathered::Over(_) => {
+        Gathered::Over(start) => {
+            if !(start.is_empty() && waits_for_leave(&handling.parts.headers)) {
+                settings.linger.read_on(body);
+            }
             let bound = format!("at most {} bytes", policy.limits.request_bytes_max);
             let refusal = Refusal::new(Reason::RequestTooLarge).because(bound);
             return Ok(refuse(policy, is_grpc, &refusal));

@@ -16,6 +16,7 @@ mod grpc;
 mod identity;
 mod known_failures;
 mod profiles;
+mod refused_bodies;
 mod secrets;
 mod streaming;
 mod support;
