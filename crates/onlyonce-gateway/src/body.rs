@@ -12,19 +12,38 @@ use http::{HeaderValue, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::Full;
 use hyper::body::Incoming;
-use onlyonce_tower::ResponseBody;
+use onlyonce_tower::{Linger, ResponseBody};
 use serde_json::json;
 use thiserror::Error;
 use tokio::time::Sleep;
 
 use crate::upstream::UpstreamError;
 
-/// What a client sends. A client that stops in the middle is not waited for for ever.
+/// What a client sends. A client that stops in the middle, or sends too slowly to end in time, is not
+/// waited for for ever. What is not wanted of it is read nevertheless, within bounds, so that the
+/// client hears the answer.
 pub(crate) struct ClientBody {
+    /// Until its end was read.
     inner: Option<Incoming>,
-    pause_max: Duration,
+    patience: BodyPatience,
+    /// The client sends only when it is told to, which reading does, and nothing was read yet.
+    waits_for_leave: bool,
+    is_bounded_as_a_whole: bool,
     /// Runs while there is nothing to read.
     pause: Option<Pin<Box<Sleep>>>,
+    /// Runs from the first time that there was nothing to read, where the whole has a bound.
+    whole: Option<Pin<Box<Sleep>>>,
+}
+
+/// How long to wait for a client's body.
+#[derive(Clone, Copy)]
+pub(crate) struct BodyPatience {
+    /// For its next bytes.
+    pub(crate) pause_max: Duration,
+    /// For all of it, where it is read before anything runs.
+    pub(crate) whole_max: Duration,
+    /// For what is left of it when the answer is there.
+    pub(crate) linger: Linger,
 }
 
 /// A client stopped sending in the middle of its request.
@@ -33,20 +52,54 @@ pub(crate) struct ClientBody {
 struct Stopped;
 
 impl ClientBody {
-    pub(crate) fn new(inner: Incoming, pause_max: Duration) -> Self {
+    pub(crate) fn new(inner: Incoming, patience: BodyPatience, waits_for_leave: bool) -> Self {
         Self {
             inner: Some(inner),
-            pause_max,
+            patience,
+            waits_for_leave,
+            is_bounded_as_a_whole: false,
             pause: None,
+            whole: None,
         }
     }
 
     pub(crate) fn empty() -> Self {
+        let patience = BodyPatience {
+            pause_max: Duration::MAX,
+            whole_max: Duration::MAX,
+            linger: Linger::NONE,
+        };
         Self {
             inner: None,
-            pause_max: Duration::MAX,
+            patience,
+            waits_for_leave: false,
+            is_bounded_as_a_whole: false,
             pause: None,
+            whole: None,
         }
+    }
+
+    /// Bounds how long all of it may take, however steadily it comes.
+    pub(crate) fn bound_as_a_whole(&mut self) {
+        self.is_bounded_as_a_whole = true;
+    }
+
+    /// Ready when the client has kept us waiting for too long.
+    fn poll_impatience(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let BodyPatience {
+            pause_max,
+            whole_max,
+            ..
+        } = self.patience;
+        let sleep = |time| Box::pin(tokio::time::sleep(time));
+        if self.is_bounded_as_a_whole {
+            let whole = self.whole.get_or_insert_with(|| sleep(whole_max));
+            if whole.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(());
+            }
+        }
+        let pause = self.pause.get_or_insert_with(|| sleep(pause_max));
+        pause.as_mut().poll(cx)
     }
 
     /// Whether an error comes from a client that stopped sending.
@@ -74,15 +127,17 @@ impl Body for ClientBody {
         let Some(inner) = &mut this.inner else {
             return Poll::Ready(None);
         };
+        this.waits_for_leave = false;
         if let Poll::Ready(frame) = Pin::new(inner).poll_frame(cx) {
             this.pause = None;
+            if !matches!(frame, Some(Ok(_))) {
+                this.inner = None;
+            }
             return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
         }
-        let pause_max = this.pause_max;
-        let pause = this
-            .pause
-            .get_or_insert_with(|| Box::pin(tokio::time::sleep(pause_max)));
-        ready!(pause.as_mut().poll(cx));
+        ready!(this.poll_impatience(cx));
+        // There is nothing to hear for a client that was given up on.
+        this.inner = None;
         Poll::Ready(Some(Err(Stopped.into())))
     }
 
@@ -98,6 +153,16 @@ impl Body for ClientBody {
     }
 }
 
+impl Drop for ClientBody {
+    fn drop(&mut self) {
+        if let Some(inner) = self.inner.take()
+            && !self.waits_for_leave
+        {
+            self.patience.linger.read_on(inner);
+        }
+    }
+}
+
 /// The body of an answer.
 pub(crate) enum GatewayBody {
     /// Through the layer: streamed, stored or replayed.
@@ -108,7 +173,7 @@ pub(crate) enum GatewayBody {
     Own(Full<Bytes>),
 }
 
-type BoxError = Box<dyn Error + Send + Sync>;
+pub(crate) type BoxError = Box<dyn Error + Send + Sync>;
 
 impl Body for GatewayBody {
     type Data = Bytes;
@@ -161,7 +226,7 @@ pub(crate) fn upstream_failed(error: &UpstreamError) -> Response<GatewayBody> {
             "Bad gateway",
             "The service behind this gateway could not be reached. Nothing ran: retry with the same key.",
         ),
-        UpstreamError::Lost(_) => (
+        UpstreamError::Lost(_) | UpstreamError::BrokenOff => (
             StatusCode::BAD_GATEWAY,
             "upstream-lost",
             "Bad gateway",

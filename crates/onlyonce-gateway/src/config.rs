@@ -264,6 +264,10 @@ pub struct Limits {
     pub header_bytes: Option<usize>,
     /// Requests on one HTTP/2 connection at a time. Default 200.
     pub streams: Option<u32>,
+    /// Keyed requests that run at a time, from their claim until their answer is stored, also those
+    /// whose client has gone away; a new one beyond that is refused with 503 before anything runs.
+    /// Replays, and duplicates of what runs, are still served. Default 1024.
+    pub running: Option<NonZeroU32>,
     /// Bad keys and mismatches one caller may send in a minute; then its keyed requests are refused
     /// with 429 for a while. Default 60.
     pub bad_requests_a_minute: Option<NonZeroU32>,
@@ -288,6 +292,13 @@ pub struct Timeouts {
     pub headers: Option<Span>,
     /// For the next bytes of a client's request body. Default `30s`.
     pub body: Option<Span>,
+    /// For all of a keyed request's body, which is read before anything runs. Default `5m`.
+    pub body_whole: Option<Span>,
+    /// For the rest of a request's body once its answer is there, at most 64 MiB, so that a client
+    /// which is still sending hears it; `0s` closes its connection at once. Default `10s`.
+    pub linger: Option<Span>,
+    /// For a client to take the next bytes of its answer. Default `30s`.
+    pub write: Option<Span>,
     /// For an unkeyed request's response to begin; `rules.execution_max` is for keyed ones. Default
     /// `60s`.
     pub response: Option<Span>,

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,6 +37,7 @@ const KEPT: &str = "store";
 /// Shorter tokens can be guessed.
 const ADMIN_TOKEN_BYTES_MIN: usize = 16;
 const DRAIN: Duration = Duration::from_secs(30);
+const RUNNING_MAX: NonZeroU32 = NonZeroU32::new(1024).expect("1,024 is not zero");
 
 /// Why a gateway did not start.
 #[derive(Debug, Error)]
@@ -224,10 +226,12 @@ fn only_at_start(old: &Config, new: &Config) -> Option<&'static str> {
             old.limits.header_bytes != new.limits.header_bytes,
         ),
         ("limits.streams", old.limits.streams != new.limits.streams),
+        ("limits.running", old.limits.running != new.limits.running),
         (
             "timeouts.headers",
             old.timeouts.headers != new.timeouts.headers,
         ),
+        ("timeouts.write", old.timeouts.write != new.timeouts.write),
     ];
     let mut all = fields.into_iter().chain(of_clients);
     all.find_map(|(name, differs)| differs.then_some(name))
@@ -245,7 +249,9 @@ async fn open_engine(
         backend => StoreWatch::guarding(backend, store, |guarded| guarded),
     };
     let observers = Observers::new(config, watch)?;
-    let mut builder = Engine::builder(store);
+    let running_max = config.limits.running.unwrap_or(RUNNING_MAX);
+    let running_max = running_max.try_into().unwrap_or(NonZeroUsize::MAX);
+    let mut builder = Engine::builder(store).running_max(running_max);
     for subscriber in observers.subscribers() {
         builder = builder.subscribe(subscriber);
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
@@ -21,7 +21,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use crate::body::{self, GatewayBody};
 use crate::config::Config;
 use crate::forward::Peer;
+use crate::pace::Paced;
 use crate::site::{IDLE_MAX, Sites};
+use crate::streams::{Sending, StreamExecutor};
 use crate::tls::Acceptor;
 use crate::upgrade;
 
@@ -30,6 +32,7 @@ const HEADER_BYTES_MAX: usize = 64 * 1024;
 const STREAMS_MAX: u32 = 200;
 const HEADERS_TIMEOUT: Duration = Duration::from_secs(60);
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+const WRITE_PAUSE_MAX: Duration = Duration::from_secs(30);
 /// How often a connection is looked at within the time that it may be idle.
 const IDLE_LOOKS: u32 = 4;
 /// How long to pause when the system has no more descriptors to give.
@@ -39,7 +42,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 pub(crate) struct Server {
     listener: TcpListener,
     tls: Option<Acceptor>,
-    http: auto::Builder<TokioExecutor>,
+    http: auto::Builder<StreamExecutor>,
     connections: Arc<Semaphore>,
     connections_max: u32,
     header_bytes_max: usize,
@@ -47,6 +50,7 @@ pub(crate) struct Server {
     /// Where connections are served, one thread each.
     runtimes: Vec<Handle>,
     idle_max: Duration,
+    write_max: Duration,
 }
 
 impl Server {
@@ -60,7 +64,8 @@ impl Server {
         let limits = &config.limits;
         let header_bytes = limits.header_bytes.unwrap_or(HEADER_BYTES_MAX);
         let headers_timeout = config.timeouts.headers.map_or(HEADERS_TIMEOUT, |it| it.0);
-        let mut http = auto::Builder::new(TokioExecutor::new());
+        let write_max = config.timeouts.write.map_or(WRITE_PAUSE_MAX, |it| it.0);
+        let mut http = auto::Builder::new(StreamExecutor::new(write_max));
         http.http1()
             .timer(TokioTimer::new())
             .header_read_timeout(headers_timeout)
@@ -84,6 +89,7 @@ impl Server {
             sites,
             runtimes,
             idle_max: config.timeouts.idle.map_or(IDLE_MAX, |span| span.0),
+            write_max,
         }
     }
 
@@ -114,6 +120,7 @@ impl Server {
                 worker,
                 header_bytes_max: self.header_bytes_max,
                 idle_max: self.idle_max,
+                write_max: self.write_max,
                 stop: stop.clone(),
                 place: Arc::new(permit),
             };
@@ -144,7 +151,7 @@ async fn accepted(
         .set_nodelay(true)
         .and_then(|()| TcpStream::from_std(stream));
     let stream = match stream {
-        Ok(stream) => stream,
+        Ok(stream) => Paced::new(stream, connection.write_max),
         Err(error) => {
             tracing::debug!(target: "onlyonce", %error, "a connection ended at once");
             return;
@@ -164,12 +171,14 @@ async fn accepted(
 
 /// What one connection needs.
 struct Connection {
-    http: auto::Builder<TokioExecutor>,
+    http: auto::Builder<StreamExecutor>,
     sites: Sites,
     /// The number of the thread that serves it.
     worker: usize,
     header_bytes_max: usize,
     idle_max: Duration,
+    /// How long the client may take nothing of what it is sent.
+    write_max: Duration,
     stop: watch::Receiver<bool>,
     /// Its place among the connections; it goes with it if the protocol is changed.
     place: Arc<OwnedSemaphorePermit>,
@@ -177,7 +186,7 @@ struct Connection {
 
 impl Connection {
     /// Serves until the client ends, or is idle for too long, or the gateway stops. In the last two
-    /// cases what has begun still ends well.
+    /// cases what has begun still ends well, for a client that takes it.
     async fn serve<S>(self, stream: S, peer: Peer)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -192,14 +201,14 @@ impl Connection {
             request.extensions_mut().insert(peer.clone());
             async move {
                 let response: Response<GatewayBody> = if is_over(&request, header_bytes_max) {
+                    site.discard(request);
                     body::headers_too_large()
                 } else if upgrade::is_asked_for(&request) {
                     upgrade::pass(&site, request, place).await
                 } else {
                     site.answer(request).await
                 };
-                drop(running);
-                Ok::<_, Infallible>(response)
+                Ok::<_, Infallible>(response.map(|body| Sending::new(body, running)))
             }
         });
         let served = self
@@ -207,7 +216,8 @@ impl Connection {
             .serve_connection_with_upgrades(TokioIo::new(stream), service);
         let mut served = pin!(served.into_owned());
         let (end, ended) = oneshot::channel();
-        tokio::spawn(end_in_time(end, self.stop, activity, self.idle_max));
+        let ending = end_in_time(end, self.stop, Arc::clone(&activity), self.idle_max);
+        tokio::spawn(ending);
         tokio::select! {
             biased;
             // A client that goes away in the middle is no event: its request goes on.
@@ -215,7 +225,12 @@ impl Connection {
             _ = ended => {}
         }
         served.as_mut().graceful_shutdown();
-        drop(served.await);
+        tokio::select! {
+            biased;
+            _ = served => {}
+            // Nothing runs, and what was left of the last answers is not taken either.
+            () = activity.idle(self.write_max) => {}
+        }
     }
 }
 
@@ -253,7 +268,7 @@ struct Activity {
     changes: AtomicUsize,
 }
 
-/// A request under way.
+/// A request whose answer has not been sent.
 struct Running(Arc<Activity>);
 
 impl Activity {

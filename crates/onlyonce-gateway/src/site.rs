@@ -8,11 +8,13 @@ use std::time::Duration;
 use http::{HeaderName, HeaderValue, Method, Request, Response, Uri};
 use hyper::body::Incoming;
 use onlyonce_core::{Engine, Release};
-use onlyonce_tower::{Allowance, ClientAddress, Idempotent, Replayed, RequestBody};
+use onlyonce_tower::{
+    Allowance, BrokenOff, ClientAddress, Idempotent, Linger, Replayed, RequestBody,
+};
 use tower_service::Service;
 
 use crate::auth_check::AuthCheck;
-use crate::body::{self, ClientBody, GatewayBody};
+use crate::body::{self, BodyPatience, ClientBody, GatewayBody};
 use crate::config::{Config, ConfigError, Match, Span};
 use crate::forward::{self, Peer};
 use crate::traces::{RequestSpan, Traces};
@@ -25,6 +27,7 @@ mod terms;
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 const RESPONSE_MAX: Duration = Duration::from_secs(60);
 const BODY_MAX: Duration = Duration::from_secs(30);
+const BODY_WHOLE_MAX: Duration = Duration::from_secs(300);
 pub(crate) const IDLE_MAX: Duration = Duration::from_secs(75);
 
 type Classify = fn(&UpstreamError) -> Release;
@@ -36,8 +39,7 @@ pub(crate) struct Site {
     rest: Option<Handling>,
     /// Where something in front of us says whose request it is.
     address_header: Option<HeaderName>,
-    /// How long to wait for the next bytes of a request.
-    body_max: Duration,
+    body_patience: BodyPatience,
     traces: Option<Traces>,
 }
 
@@ -127,7 +129,7 @@ impl Site {
             routes,
             rest,
             address_header: address_header.and_then(|name| name.parse().ok()),
-            body_max: config.timeouts.body.map_or(BODY_MAX, |span| span.0),
+            body_patience: body_patience(config),
             traces: traces.cloned(),
         })
     }
@@ -144,7 +146,7 @@ impl Site {
             routes: routes.collect(),
             rest: self.rest.as_ref().map(|rest| rest.over(&mut upstreams)),
             address_header: self.address_header.clone(),
-            body_max: self.body_max,
+            body_patience: self.body_patience,
             traces: self.traces.clone(),
         }
     }
@@ -154,9 +156,15 @@ impl Site {
         let mut request = self.received(request);
         match self.handling(&request) {
             Some(Handling::Once(mut service, check)) => {
+                if service.is_keyed(&request) {
+                    request.body_mut().bound_as_a_whole();
+                }
                 let span = self.span(&service, &mut request);
                 let asked = check.map(|check| (check.request(&request), check));
                 let response = match service.call(request).await {
+                    Ok(response) if is_broken_off(&response) => {
+                        body::upstream_failed(&UpstreamError::BrokenOff)
+                    }
                     Ok(response) => response.map(body::answered),
                     Err(error) => body::upstream_failed(&error),
                 };
@@ -210,6 +218,11 @@ impl Site {
         )
     }
 
+    /// Reads what is left of a request that is refused by its head, so that its client hears that.
+    pub(crate) fn discard(&self, request: Request<Incoming>) {
+        drop(self.received(request));
+    }
+
     /// A request with what is known of where it came from, and a body that does not wait for ever.
     fn received(&self, mut request: Request<Incoming>) -> Request<ClientBody> {
         let named = self.address_header.as_ref();
@@ -218,7 +231,8 @@ impl Site {
         if let Some(address) = named.or(peer) {
             request.extensions_mut().insert(ClientAddress(address));
         }
-        request.map(|body| ClientBody::new(body, self.body_max))
+        let waits_for_leave = onlyonce_tower::waits_for_leave(request.headers());
+        request.map(|body| ClientBody::new(body, self.body_patience, waits_for_leave))
     }
 
     fn handling<B>(&self, request: &Request<B>) -> Option<Handling> {
@@ -276,6 +290,25 @@ fn patience(config: &Config) -> Patience {
         response_max: or(config.timeouts.response, RESPONSE_MAX),
         idle_max: or(config.timeouts.idle, IDLE_MAX),
     }
+}
+
+fn body_patience(config: &Config) -> BodyPatience {
+    let or = |span: Option<Span>, usual| span.map_or(usual, |span| span.0);
+    let linger = Linger::default();
+    BodyPatience {
+        pause_max: or(config.timeouts.body, BODY_MAX),
+        whole_max: or(config.timeouts.body_whole, BODY_WHOLE_MAX),
+        linger: Linger {
+            time_max: or(config.timeouts.linger, linger.time_max),
+            ..linger
+        },
+    }
+}
+
+/// Whether the upstream was lost in the middle of an answer that was read to be stored. What came of
+/// it is no answer: a client would take the end of the connection for that of the body.
+fn is_broken_off<B>(response: &Response<B>) -> bool {
+    response.extensions().get::<BrokenOff>().is_some()
 }
 
 /// The same site for each worker, so that a connection to an upstream stays on its thread.

@@ -12,7 +12,8 @@ use http::header::{CONNECTION, UPGRADE};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderValue, Request, Response, Uri};
 use hyper::body::Incoming;
-use hyper_util::client::legacy::{self, Client, connect::HttpConnector};
+use hyper_util::client::legacy::connect::{CaptureConnection, HttpConnector, capture_connection};
+use hyper_util::client::legacy::{self, Client};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use onlyonce_core::Release;
 use onlyonce_tower::{Execution, RequestBody};
@@ -21,7 +22,11 @@ use tower_service::Service;
 
 use crate::body::ClientBody;
 use crate::forward::{self, Peer};
-use crate::trust::{self, HttpsConnector};
+use crate::trust;
+
+use self::connection::Connector;
+
+mod connection;
 
 /// What an upstream is sent.
 pub(crate) type UpstreamBody = RequestBody<ClientBody>;
@@ -34,7 +39,7 @@ const IDLE_CONNECTIONS_MAX: usize = 1024;
 pub(crate) struct Upstream(Arc<Server>);
 
 struct Server {
-    client: Client<HttpsConnector, UpstreamBody>,
+    client: Client<Connector, UpstreamBody>,
     scheme: Scheme,
     authority: Authority,
     /// What comes before every path; empty or without a slash at its end.
@@ -59,6 +64,8 @@ pub(crate) enum UpstreamError {
     Unreachable(#[source] legacy::Error),
     #[error("the upstream was lost before it answered")]
     Lost(#[source] legacy::Error),
+    #[error("the upstream was lost in the middle of its answer")]
+    BrokenOff,
     #[error("the upstream did not answer in time")]
     Slow,
     #[error("the client did not send its request to the end")]
@@ -70,7 +77,7 @@ impl UpstreamError {
     pub(crate) fn release(&self) -> Release {
         match self {
             Self::Unreachable(_) => Release::NotRun,
-            Self::Lost(_) | Self::Slow | Self::Unsent(_) => Release::Unknown,
+            Self::Lost(_) | Self::BrokenOff | Self::Slow | Self::Unsent(_) => Release::Unknown,
         }
     }
 }
@@ -89,7 +96,7 @@ impl Upstream {
             .timer(TokioTimer::new())
             .set_host(false)
             .http2_only(is_h2c)
-            .build(trust::connector(http));
+            .build(Connector::new(trust::connector(http)));
         let scheme = match uri.scheme() {
             Some(scheme) if !is_h2c => scheme.clone(),
             Some(_) | None => Scheme::HTTP,
@@ -136,8 +143,30 @@ impl Upstream {
         parts.version = http::Version::HTTP_11;
         // What the layers told each other is not for the wire.
         parts.extensions.clear();
-        let sent = self.0.client.request(Request::from_parts(parts, body));
-        async move { sent.await.map_err(UpstreamError::from) }
+        let mut request = Request::from_parts(parts, body);
+        let connection = capture_connection(&mut request);
+        let sent = self.0.client.request(request);
+        async move {
+            let response = sent.await.map_err(UpstreamError::from)?;
+            if ends_badly(&response) {
+                retire(&connection);
+            }
+            Ok(response)
+        }
+    }
+}
+
+/// Whether the upstream may be about to give up the connection that this answer came on: many that fail
+/// say so, close, and do not announce it. On HTTP/2 an answer is no word on the connection.
+fn ends_badly<B>(response: &Response<B>) -> bool {
+    response.status().is_server_error() && response.version() < http::Version::HTTP_2
+}
+
+/// Keeps a connection out of the pool: the next request on it might be lost with it, and it would be
+/// another caller's.
+fn retire(connection: &CaptureConnection) {
+    if let Some(connected) = &*connection.connection_metadata() {
+        connected.poison();
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use onlyonce_core::policy::{Duplicate, KeyNeed, StoreDown};
 use onlyonce_core::{Engine, OnLapse, Policy, Profile};
 use onlyonce_tower::scope::JwtVerifier;
-use onlyonce_tower::{Allowance, IdempotencyLayer, ScopePart};
+use onlyonce_tower::{Allowance, IdempotencyLayer, Linger, ScopePart};
 use tower_layer::Layer;
 
 use super::{Classify, Handling};
@@ -47,6 +47,8 @@ impl Terms<'_> {
         let mut layer = IdempotencyLayer::new(common.engine.clone())
             .policy(self.policy())
             .allowance(common.allowance.clone())
+            // The body of a client does so by itself, whoever drops it.
+            .linger(Linger::NONE)
             .classify_errors(classify);
         if let Some(scope) = self.scope {
             layer = layer.scope(scope.iter().filter_map(|part| scope_part(part, verifier)));

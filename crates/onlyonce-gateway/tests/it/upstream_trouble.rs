@@ -1,0 +1,97 @@
+//! Services that break off, close, or fail: callers hear what is known, and no caller pays for
+//! another one's failure.
+
+use std::sync::atomic::Ordering;
+
+use crate::support::{client, gateway, order_with};
+use crate::wire::{Say, scripted};
+
+const MADE: &str = "HTTP/1.1 201 Created\r\ncontent-length: 4\r\n\r\nmade";
+const NOT_FOUND: &str = "HTTP/1.1 404 Not Found\r\ncontent-length: 4\r\n\r\nnone";
+const FAILED: &str = "HTTP/1.1 500 Internal Server Error\r\ncontent-length: 6\r\n\r\nfailed";
+const HALF: &str = "HTTP/1.1 201 Created\r\ncontent-length: 1000\r\n\r\nhalf of";
+
+#[tokio::test]
+async fn a_service_that_breaks_off_in_its_answer_is_a_502_that_says_so() {
+    let (service, _) = scripted(|connection, _| match connection {
+        1 => Say::Last(HALF),
+        _ => Say::This(MADE),
+    })
+    .await;
+    let gateway = gateway(service, "[rules]\non_lapse = \"rerun\"").await;
+
+    let first = order_with(&gateway, "key", "{}").await;
+
+    assert_eq!(first.status(), 502);
+    assert_eq!(first.headers()["content-type"], "application/problem+json");
+    let problem: serde_json::Value = first.json().await.unwrap();
+    assert_eq!(problem["type"], "urn:onlyonce:problem:upstream-lost");
+    let retry = order_with(&gateway, "key", "{}").await;
+    assert_eq!(
+        (retry.status().as_u16(), &*retry.text().await.unwrap()),
+        (201, "made")
+    );
+}
+
+#[tokio::test]
+async fn what_broke_off_is_held_where_the_rules_say_so() {
+    let (service, connections) = scripted(|_, _| Say::Last(HALF)).await;
+    let gateway = gateway(service, "[rules]\non_lapse = \"hold\"").await;
+
+    let first = order_with(&gateway, "key", "{}").await;
+    let retry = order_with(&gateway, "key", "{}").await;
+
+    assert_eq!(
+        (first.status().as_u16(), retry.status().as_u16()),
+        (502, 409)
+    );
+    assert_eq!(connections.load(Ordering::SeqCst), 1);
+}
+
+/// The service fails, and then closes without having announced it: whoever came next on that
+/// connection would be lost with it.
+#[tokio::test]
+async fn a_connection_whose_last_answer_was_a_failure_is_not_given_to_another_caller() {
+    let (service, connections) = scripted(|_, number| match number {
+        1 => Say::This(FAILED),
+        _ => Say::Nothing,
+    })
+    .await;
+    let gateway = gateway(service, "").await;
+    let client = client();
+    let url = format!("http://{}/orders", gateway.address());
+
+    for key in [None, Some("a"), None, Some("b"), Some("c"), None] {
+        let mut request = client.post(&url);
+        if let Some(key) = key {
+            request = request.header("idempotency-key", key);
+        }
+        let answer = request.send().await.unwrap();
+        let status = answer.status();
+        assert_eq!(
+            (status.as_u16(), &*answer.text().await.unwrap()),
+            (500, "failed")
+        );
+    }
+
+    assert_eq!(connections.load(Ordering::SeqCst), 6);
+}
+
+#[tokio::test]
+async fn a_connection_that_answers_well_is_used_again() {
+    let (service, connections) = scripted(|_, number| match number % 2 {
+        0 => Say::This(MADE),
+        _ => Say::This(NOT_FOUND),
+    })
+    .await;
+    let gateway = gateway(service, "").await;
+    let client = client();
+    let url = format!("http://{}/orders", gateway.address());
+
+    for _ in 0..10 {
+        let answer = client.post(&url).send().await.unwrap();
+        assert_eq!(answer.text().await.unwrap().len(), 4);
+    }
+
+    assert_eq!(connections.load(Ordering::SeqCst), 1);
+}
