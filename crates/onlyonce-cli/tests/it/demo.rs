@@ -219,6 +219,26 @@ async fn d4_14_5_after_a_crash_the_lease_expires_and_a_retry_runs() {
 }
 
 #[tokio::test]
+async fn a_client_that_sends_too_much_hears_so_from_the_services_and_from_the_gateway() {
+    let folder = tempfile::tempdir().unwrap();
+    let demo = Process::start(folder.path(), Clock::RIGHT).await;
+    let large = vec![b'x'; 4 << 20];
+
+    for round in 0..5 {
+        for path in [
+            "/api/orders",
+            "/api/intakes/vendor-onboarding/submit",
+            "/legacy/charges",
+        ] {
+            let status = demo.send_first(path, &key(round, 1), &large).await;
+            assert_eq!(status, 413, "{path}");
+        }
+    }
+
+    demo.kill().await;
+}
+
+#[tokio::test]
 async fn what_the_demo_cannot_use_is_said_with_what_to_do() {
     let folder = tempfile::tempdir().unwrap();
     let refused = async |args: &[&str]| {

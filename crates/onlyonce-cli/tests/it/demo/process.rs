@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use onlyonce_testkit::servers::faketime::{self, Skew};
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::net::TcpStream;
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::time::timeout;
 
@@ -134,6 +135,24 @@ impl Process {
             let text = answer.text().await.ok()?;
             Some((status, serde_json::from_str(&text).ok()?))
         }
+    }
+
+    /// Sends all of a request before it reads anything, as simple clients do; gives the status.
+    pub(super) async fn send_first(&self, path: &str, key: &str, body: &[u8]) -> u16 {
+        let address = self.url.strip_prefix("http://").unwrap();
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nHost: {HOST}\r\nContent-Type: application/json\r\n\
+             Idempotency-Key: {key}\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let sent = stream.write_all(body).await;
+        sent.expect("all of the body is taken");
+        let mut line = [0; "HTTP/1.1 200".len()];
+        let heard = timeout(RUN_MAX, stream.read_exact(&mut line)).await;
+        heard.unwrap().expect("the answer is heard");
+        std::str::from_utf8(&line[9..]).unwrap().parse().unwrap()
     }
 
     pub(super) async fn get(&self, path: &str) -> Value {
