@@ -238,6 +238,12 @@ pub(crate) fn upstream_failed(error: &UpstreamError) -> Response<GatewayBody> {
             "Gateway timeout",
             "The service behind this gateway did not answer in time. It may still do what it was asked.",
         ),
+        UpstreamError::Switched => (
+            StatusCode::BAD_GATEWAY,
+            "upstream-switched",
+            "Bad gateway",
+            "The service behind this gateway changed to a protocol that it was not asked for. It may have done what it was asked.",
+        ),
         UpstreamError::Unsent(_) => (
             StatusCode::REQUEST_TIMEOUT,
             "request-stopped",

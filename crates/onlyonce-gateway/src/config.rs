@@ -91,7 +91,10 @@ pub struct Config {
 #[serde(deny_unknown_fields)]
 pub struct Route {
     /// Which requests: a method and a path, as in `POST /api/intakes/{intake}/submit`; `*` for
-    /// every method; `{*rest}` at the end for everything below.
+    /// every method; `{*rest}` at the end for everything below. A path is matched, and sent on,
+    /// with dot segments and needless escapes resolved. One that servers may read in different ways
+    /// (`%2F`, `\`, `//`, `;`, escaped punctuation) is refused with 400 if another route would match
+    /// another reading.
     #[serde(rename = "match")]
     pub matches: Match,
     /// Where they go. Default: the gateway's own.

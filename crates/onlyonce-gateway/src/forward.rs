@@ -6,13 +6,15 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::header::{
-    CONNECTION, Entry, FORWARDED, HOST, HeaderName, HeaderValue, PROXY_AUTHENTICATE,
-    PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, VIA,
+    AUTHORIZATION, CACHE_CONTROL, CONNECTION, COOKIE, DATE, Entry, FORWARDED, HOST, HeaderName,
+    HeaderValue, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+    VIA,
 };
 use http::{HeaderMap, Version, request, response};
 
-const HOP_BY_HOP: [HeaderName; 8] = [
+const HOP_BY_HOP: [HeaderName; 9] = [
     CONNECTION,
+    HeaderName::from_static("http2-settings"),
     HeaderName::from_static("keep-alive"),
     PROXY_AUTHENTICATE,
     PROXY_AUTHORIZATION,
@@ -20,6 +22,30 @@ const HOP_BY_HOP: [HeaderName; 8] = [
     TE,
     TRANSFER_ENCODING,
     UPGRADE,
+];
+/// Headers that are for everyone on the way (RFC 9110, section 7.6.1): naming one of them in
+/// `Connection` does not remove it. Who asks, for what, and under which key must be the same for us
+/// and for the upstream.
+const END_TO_END: [HeaderName; 11] = [
+    AUTHORIZATION,
+    CACHE_CONTROL,
+    COOKIE,
+    DATE,
+    FORWARDED,
+    HOST,
+    VIA,
+    HeaderName::from_static("traceparent"),
+    HeaderName::from_static("tracestate"),
+    HeaderName::from_static("x-real-ip"),
+    HeaderName::from_static("x-request-id"),
+];
+/// The same for every header that begins like this.
+const END_TO_END_STARTS: [&str; 5] = [
+    "content-",
+    "idempotency-",
+    "if-",
+    "x-forwarded-",
+    "x-idempotency-",
 ];
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
@@ -60,26 +86,32 @@ impl Peer {
     }
 }
 
-/// The protocol a request wants to change to, if it does.
-pub(crate) fn upgrade_of(headers: &HeaderMap) -> Option<HeaderValue> {
-    let asked = headers
-        .get_all(CONNECTION)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .any(|token| token.trim().eq_ignore_ascii_case("upgrade"));
-    if asked {
-        headers.get(UPGRADE).cloned()
-    } else {
-        None
-    }
+/// The members of a header that is a list, in all of its lines.
+pub(crate) fn list_of<'a>(
+    headers: &'a HeaderMap,
+    name: &HeaderName,
+) -> impl Iterator<Item = &'a [u8]> {
+    let lines = headers.get_all(name).iter();
+    let members = lines.flat_map(|line| line.as_bytes().split(|&it| it == b','));
+    members.map(<[u8]>::trim_ascii)
 }
 
-/// Makes a client's request the upstream's: the client's own hop is taken off, ours is told.
+/// Removes what belongs to the client's own hop from a request, but nothing that is for everyone,
+/// nor what is `read` here.
+pub(crate) fn end_hop(headers: &mut HeaderMap, read: &[HeaderName]) {
+    strip(headers, |name| {
+        let is_for_all = END_TO_END.contains(name)
+            || END_TO_END_STARTS
+                .iter()
+                .any(|start| name.as_str().starts_with(start));
+        is_for_all || read.contains(name)
+    });
+}
+
+/// Makes a client's request, whose hop has ended, the upstream's: it hears of this hop.
 pub(crate) fn to_upstream(parts: &mut request::Parts, Peer(peer): &Peer) {
-    let host = host_of(parts);
     let headers = &mut parts.headers;
-    strip(headers);
+    let host = headers.get(HOST).cloned();
     // What tells the upstream whether we can take trailers survives our own hop.
     if headers.contains_key(TRAILER) || parts.version == Version::HTTP_2 {
         headers.insert(TE, HeaderValue::from_static("trailers"));
@@ -94,14 +126,13 @@ pub(crate) fn to_upstream(parts: &mut request::Parts, Peer(peer): &Peer) {
     append(headers, FORWARDED, value(forwarded));
     via(headers, parts.version);
     if let Some(host) = host {
-        headers.insert(X_FORWARDED_HOST, host.clone());
-        headers.insert(HOST, host);
+        headers.insert(X_FORWARDED_HOST, host);
     }
 }
 
 /// Makes an upstream's response the client's.
 pub(crate) fn to_client(parts: &mut response::Parts) {
-    strip(&mut parts.headers);
+    strip(&mut parts.headers, |_| false);
     via(&mut parts.headers, parts.version);
     // What the upstream speaks is between it and us.
     parts.version = Version::HTTP_11;
@@ -114,31 +145,19 @@ pub(crate) fn client_of(headers: &HeaderMap, name: &HeaderName) -> Option<IpAddr
     entry.parse().ok().map(|ip: IpAddr| ip.to_canonical())
 }
 
-/// By which name the client called: HTTP/2 has it in the target, HTTP/1 in a header.
-fn host_of(parts: &request::Parts) -> Option<HeaderValue> {
-    match parts.uri.authority() {
-        Some(authority) => HeaderValue::from_str(authority.as_str()).ok(),
-        None => parts.headers.get(HOST).cloned(),
-    }
-}
-
-/// Takes off what belongs to one hop, and what `Connection` names.
-fn strip(headers: &mut HeaderMap) {
+/// Removes what belongs to one hop, and what `Connection` names unless it `stays`.
+fn strip(headers: &mut HeaderMap, stays: impl Fn(&HeaderName) -> bool) {
     // Most messages have nothing of the kind; one look at each name tells.
     if !headers.keys().any(|name| HOP_BY_HOP.contains(name)) {
         return;
     }
-    if let Some(connection) = headers.get(CONNECTION) {
-        // `close` and `keep-alive` name no header that is not listed here anyway.
-        let named: Vec<HeaderName> = connection
-            .to_str()
-            .unwrap_or_default()
-            .split(',')
-            .filter_map(|token| HeaderName::from_bytes(token.trim().as_bytes()).ok())
-            .collect();
-        for name in named {
-            headers.remove(name);
-        }
+    // `close` and `keep-alive` name no header that is not listed here anyway.
+    let named: Vec<HeaderName> = list_of(headers, &CONNECTION)
+        .filter_map(|token| HeaderName::from_bytes(token).ok())
+        .filter(|name| !stays(name))
+        .collect();
+    for name in named {
+        headers.remove(name);
     }
     for name in &HOP_BY_HOP {
         headers.remove(name);

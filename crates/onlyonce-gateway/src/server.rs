@@ -71,13 +71,11 @@ impl Server {
             .header_read_timeout(headers_timeout)
             // Read beyond the bound, so that whoever sends a little too much gets an answer.
             .max_buf_size((2 * header_bytes).max(8192))
-            .pipeline_flush(true)
             .half_close(false);
         http.http2()
             .timer(TokioTimer::new())
             .max_header_list_size(u32::try_from(header_bytes).unwrap_or(u32::MAX))
-            .max_concurrent_streams(limits.streams.unwrap_or(STREAMS_MAX))
-            .enable_connect_protocol();
+            .max_concurrent_streams(limits.streams.unwrap_or(STREAMS_MAX));
         let connections_max = limits.connections.map_or(CONNECTIONS_MAX, NonZeroU32::get);
         Self {
             listener,
@@ -203,8 +201,8 @@ impl Connection {
                 let response: Response<GatewayBody> = if is_over(&request, header_bytes_max) {
                     site.discard(request);
                     body::headers_too_large()
-                } else if upgrade::is_asked_for(&request) {
-                    upgrade::pass(&site, request, place).await
+                } else if upgrade::is_handshake(&request) {
+                    upgrade::answer(&site, request, place).await
                 } else {
                     site.answer(request).await
                 };

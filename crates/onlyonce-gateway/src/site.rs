@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderName, HeaderValue, Method, Request, Response, Uri};
+use http::{HeaderName, Method, Request, Response, Uri};
 use hyper::body::Incoming;
 use onlyonce_core::{Engine, Release};
 use onlyonce_tower::{
@@ -15,8 +15,10 @@ use tower_service::Service;
 
 use crate::auth_check::AuthCheck;
 use crate::body::{self, BodyPatience, ClientBody, GatewayBody};
-use crate::config::{Config, ConfigError, Match, Span};
+use crate::config::{Config, ConfigError, Match, Part, Span};
 use crate::forward::{self, Peer};
+use crate::path;
+use crate::target::{self, BadTarget};
 use crate::traces::{RequestSpan, Traces};
 use crate::upstream::{Patience, Upstream, UpstreamError};
 
@@ -39,6 +41,8 @@ pub(crate) struct Site {
     rest: Option<Handling>,
     /// Where something in front of us says whose request it is.
     address_header: Option<HeaderName>,
+    /// Headers that the settings give a meaning: no client can have them removed.
+    read_headers: Arc<[HeaderName]>,
     body_patience: BodyPatience,
     traces: Option<Traces>,
 }
@@ -129,6 +133,7 @@ impl Site {
             routes,
             rest,
             address_header: address_header.and_then(|name| name.parse().ok()),
+            read_headers: read_headers(config),
             body_patience: body_patience(config),
             traces: traces.cloned(),
         })
@@ -146,6 +151,7 @@ impl Site {
             routes: routes.collect(),
             rest: self.rest.as_ref().map(|rest| rest.over(&mut upstreams)),
             address_header: self.address_header.clone(),
+            read_headers: Arc::clone(&self.read_headers),
             body_patience: self.body_patience,
             traces: self.traces.clone(),
         }
@@ -153,8 +159,15 @@ impl Site {
 
     /// Answers one request.
     pub(crate) async fn answer(&self, request: Request<Incoming>) -> Response<GatewayBody> {
-        let mut request = self.received(request);
-        match self.handling(&request) {
+        let mut request = match self.received(request) {
+            Ok(request) => request,
+            Err(bad) => return bad.answer(),
+        };
+        let handling = match self.handling(&request) {
+            Ok(handling) => handling,
+            Err(bad) => return bad.answer(),
+        };
+        match handling {
             Some(Handling::Once(mut service, check)) => {
                 if service.is_keyed(&request) {
                     request.body_mut().bound_as_a_whole();
@@ -200,48 +213,52 @@ impl Site {
         Some(traces.begin(&method, &route, request.headers_mut()))
     }
 
-    /// Sends a request on that asks to change to `protocol`; nothing if it has nowhere to go.
-    pub(crate) async fn pass(
-        &self,
-        request: Request<Incoming>,
-        protocol: Option<HeaderValue>,
-    ) -> Option<Result<Response<Incoming>, UpstreamError>> {
-        let request = self.received(request);
-        let upstream = match self.handling(&request)? {
-            Handling::Pass(upstream) => upstream,
-            Handling::Once(service, _) => service.into_inner(),
-        };
-        Some(
-            upstream
-                .send(request.map(RequestBody::from), protocol)
-                .await,
-        )
-    }
-
     /// Reads what is left of a request that is refused by its head, so that its client hears that.
     pub(crate) fn discard(&self, request: Request<Incoming>) {
         drop(self.received(request));
     }
 
-    /// A request with what is known of where it came from, and a body that does not wait for ever.
-    fn received(&self, mut request: Request<Incoming>) -> Request<ClientBody> {
+    /// A request as everything behind this sees it: one host and one path, without what belongs
+    /// to the client's hop, with what is known of where it came from, and with a body that does
+    /// not wait for ever.
+    fn received(&self, request: Request<Incoming>) -> Result<Request<ClientBody>, BadTarget> {
+        let (mut parts, body) = request.into_parts();
+        // First: what is left of it is read even if the request is refused.
+        let waits_for_leave = onlyonce_tower::waits_for_leave(&parts.headers);
+        let body = ClientBody::new(body, self.body_patience, waits_for_leave);
+        target::settle(&mut parts)?;
+        forward::end_hop(&mut parts.headers, &self.read_headers);
         let named = self.address_header.as_ref();
-        let named = named.and_then(|name| forward::client_of(request.headers(), name));
-        let peer = request.extensions().get::<Peer>().map(Peer::ip);
+        let named = named.and_then(|name| forward::client_of(&parts.headers, name));
+        let peer = parts.extensions.get::<Peer>().map(Peer::ip);
         if let Some(address) = named.or(peer) {
-            request.extensions_mut().insert(ClientAddress(address));
+            parts.extensions.insert(ClientAddress(address));
         }
-        let waits_for_leave = onlyonce_tower::waits_for_leave(request.headers());
-        request.map(|body| ClientBody::new(body, self.body_patience, waits_for_leave))
+        Ok(Request::from_parts(parts, body))
     }
 
-    fn handling<B>(&self, request: &Request<B>) -> Option<Handling> {
+    /// How a request is handled, if it has somewhere to go.
+    fn handling<B>(&self, request: &Request<B>) -> Result<Option<Handling>, BadTarget> {
+        let (method, path) = (request.method(), request.uri().path());
+        let found = self.route_of(method, path);
+        // Without routes there is nothing that two readings could differ in.
+        let is_ambiguous = !self.routes.is_empty()
+            && path::other_readings(path).any(|other| self.route_of(method, &other) != found);
+        if is_ambiguous {
+            return Err(BadTarget::Ambiguous);
+        }
+        let handling = match found {
+            Some(number) => Some(&self.routes[number].handling),
+            None => self.rest.as_ref(),
+        };
+        Ok(handling.cloned())
+    }
+
+    /// The number of the first route that matches.
+    fn route_of(&self, method: &Method, path: &str) -> Option<usize> {
         self.routes
             .iter()
-            .find(|route| route.admits(request.method(), request.uri().path()))
-            .map(|route| &route.handling)
-            .or(self.rest.as_ref())
-            .cloned()
+            .position(|route| route.admits(method, path))
     }
 }
 
@@ -257,6 +274,25 @@ fn matcher(matches: &Match) -> Result<matchit::Router<()>, ConfigError> {
         .insert(matches.path.as_str(), ())
         .map_err(|error| ConfigError::new(format!("route {matches}"), error.to_string()))?;
     Ok(matcher)
+}
+
+/// The headers that scopes and `address_header` name.
+fn read_headers(config: &Config) -> Arc<[HeaderName]> {
+    let routes = config.route.iter().filter_map(|it| it.scope.as_ref());
+    let parts = config.scope.iter().chain(routes).flatten();
+    let scoped = parts.filter_map(|part| match part {
+        Part::Header { name, .. } => Some(name.clone()),
+        Part::Route
+        | Part::Caller
+        | Part::Path(_)
+        | Part::Cookie(_)
+        | Part::Body(_)
+        | Part::Jwt(_) => None,
+    });
+    let address = config.limits.address_header.as_ref();
+    scoped
+        .chain(address.and_then(|name| name.parse().ok()))
+        .collect()
 }
 
 /// The upstreams by address, so that routes share connections.

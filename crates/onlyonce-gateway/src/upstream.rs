@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use http::header::{CONNECTION, UPGRADE};
+use http::header::HOST;
 use http::uri::{Authority, PathAndQuery, Scheme};
-use http::{HeaderValue, Request, Response, Uri};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri};
 use hyper::body::Incoming;
 use hyper_util::client::legacy::connect::{CaptureConnection, HttpConnector, capture_connection};
 use hyper_util::client::legacy::{self, Client};
@@ -23,6 +23,7 @@ use tower_service::Service;
 use crate::body::ClientBody;
 use crate::forward::{self, Peer};
 use crate::trust;
+use crate::upgrade::{self, Handshake};
 
 use self::connection::Connector;
 
@@ -44,6 +45,8 @@ struct Server {
     authority: Authority,
     /// What comes before every path; empty or without a slash at its end.
     base: String,
+    /// Whether it speaks HTTP/2 without TLS.
+    is_h2c: bool,
     uri: Uri,
     patience: Patience,
 }
@@ -68,6 +71,8 @@ pub(crate) enum UpstreamError {
     BrokenOff,
     #[error("the upstream did not answer in time")]
     Slow,
+    #[error("the upstream changed to a protocol that it was not asked for")]
+    Switched,
     #[error("the client did not send its request to the end")]
     Unsent(#[source] legacy::Error),
 }
@@ -77,7 +82,9 @@ impl UpstreamError {
     pub(crate) fn release(&self) -> Release {
         match self {
             Self::Unreachable(_) => Release::NotRun,
-            Self::Lost(_) | Self::BrokenOff | Self::Slow | Self::Unsent(_) => Release::Unknown,
+            Self::Lost(_) | Self::BrokenOff | Self::Slow | Self::Switched | Self::Unsent(_) => {
+                Release::Unknown
+            }
         }
     }
 }
@@ -109,6 +116,7 @@ impl Upstream {
                 .cloned()
                 .unwrap_or_else(|| Authority::from_static("localhost")),
             base: uri.path().trim_end_matches('/').to_owned(),
+            is_h2c,
             uri,
             patience,
         }))
@@ -122,23 +130,20 @@ impl Upstream {
         self.0.patience
     }
 
-    /// Sends a request on, asking to change to `protocol` if there is one. The response is as it
-    /// came.
-    pub(crate) fn send(
+    /// Sends a request on. The response is as it came.
+    fn send(
         &self,
         request: Request<UpstreamBody>,
-        protocol: Option<HeaderValue>,
+        is_handshake: bool,
     ) -> impl Future<Output = Result<Response<Incoming>, UpstreamError>> + Send + use<> {
         let (mut parts, body) = request.into_parts();
         if let Some(peer) = parts.extensions.remove::<Peer>() {
             forward::to_upstream(&mut parts, &peer);
         }
-        if let Some(protocol) = protocol {
-            parts
-                .headers
-                .insert(CONNECTION, HeaderValue::from_static("upgrade"));
-            parts.headers.insert(UPGRADE, protocol);
+        if is_handshake {
+            upgrade::mark(&mut parts.headers);
         }
+        self.0.name_host(&mut parts.headers);
         parts.uri = self.0.target(&parts.uri);
         parts.version = http::Version::HTTP_11;
         // What the layers told each other is not for the wire.
@@ -171,9 +176,23 @@ fn retire(connection: &CaptureConnection) {
 }
 
 impl Server {
+    /// Sees to it that the server is called by one name: by the one the client used, or by its own
+    /// where there is none. Over HTTP/2 its own is in the target, and two would contradict each
+    /// other.
+    fn name_host(&self, headers: &mut HeaderMap) {
+        if self.is_h2c {
+            headers.remove(HOST);
+        } else if !headers.contains_key(HOST)
+            && let Ok(own) = HeaderValue::from_str(self.authority.as_str())
+        {
+            headers.insert(HOST, own);
+        }
+    }
+
     fn target(&self, uri: &Uri) -> Uri {
         let path = uri.path_and_query().map_or("/", PathAndQuery::as_str);
-        let path = if self.base.is_empty() {
+        // `*` is the server as a whole, and so not below anything.
+        let path = if self.base.is_empty() || path == "*" {
             uri.path_and_query().cloned()
         } else {
             format!("{}{path}", self.base).parse().ok()
@@ -197,8 +216,9 @@ impl Service<Request<UpstreamBody>> for Upstream {
 
     fn call(&mut self, request: Request<UpstreamBody>) -> Self::Future {
         let has_deadline = request.extensions().get::<Execution>().is_some();
+        let is_handshake = !has_deadline && request.extensions().get::<Handshake>().is_some();
         let response_max = self.0.patience.response_max;
-        let sent = self.send(request, None);
+        let sent = self.send(request, is_handshake);
         Box::pin(async move {
             let response = if has_deadline {
                 sent.await?
@@ -207,6 +227,10 @@ impl Service<Request<UpstreamBody>> for Upstream {
                 in_time.unwrap_or(Err(UpstreamError::Slow))?
             };
             let (mut parts, body) = response.into_parts();
+            let is_agreed = is_handshake && upgrade::is_to_websocket(&parts.headers);
+            if parts.status == StatusCode::SWITCHING_PROTOCOLS && !is_agreed {
+                return Err(UpstreamError::Switched);
+            }
             forward::to_client(&mut parts);
             Ok(Response::from_parts(parts, body))
         })

@@ -138,9 +138,11 @@ impl FromStr for Match {
         if !path.starts_with('/') {
             return Err(wrong());
         }
+        let path = crate::path::normal_pattern(path)
+            .map_err(|why| format!("the path of `{text}` is not a pattern: {why}"))?;
         let mut matcher = matchit::Router::new();
         matcher
-            .insert(path, ())
+            .insert(path.as_str(), ())
             .map_err(|error| format!("the path of `{text}` is not a pattern: {error}"))?;
         let method = match method {
             "*" => None,
@@ -149,10 +151,7 @@ impl FromStr for Match {
             }
             _ => return Err(wrong()),
         };
-        Ok(Self {
-            method,
-            path: path.to_owned(),
-        })
+        Ok(Self { method, path })
     }
 }
 

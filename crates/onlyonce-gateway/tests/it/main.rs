@@ -3,8 +3,10 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod admin;
+mod around;
 mod audit;
 mod callers;
+mod heads;
 mod limits;
 mod metrics;
 mod once;

@@ -1,8 +1,8 @@
 //! A service that counts what it does, a gateway in front of it, and a client.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::Router;
@@ -11,8 +11,12 @@ use axum::extract::ws::{Message, WebSocketUpgrade};
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post};
+use http_body_util::Full;
+use hyper::client::conn::http2::SendRequest;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use onlyonce_gateway::{Config, Gateway, config};
-use tokio::net::TcpListener;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 
 /// What the service has done.
@@ -22,6 +26,8 @@ pub(crate) struct Work {
     pub(crate) gate: Notify,
     /// What the service says to whoever asks whether it may come in; 0 is yes.
     pub(crate) access: AtomicU16,
+    /// The headers of whoever asked.
+    pub(crate) checks: Mutex<Vec<http::HeaderMap>>,
 }
 
 impl Work {
@@ -73,6 +79,7 @@ async fn order(State(work): State<Arc<Work>>) -> Response {
 /// Whether a caller may come in; nobody without a credential.
 async fn me(State(work): State<Arc<Work>>, request: Request) -> http::StatusCode {
     let said = work.access.load(Ordering::SeqCst);
+    work.checks.lock().unwrap().push(request.headers().clone());
     if request.headers().contains_key("authorization") {
         http::StatusCode::from_u16(said).unwrap_or(http::StatusCode::NO_CONTENT)
     } else {
@@ -174,4 +181,26 @@ pub(crate) async fn eventually(holds: impl Fn() -> bool) {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     panic!("it did not come to hold");
+}
+
+/// Sends bytes over a connection of their own, and hears all until the gateway closes it.
+pub(crate) async fn heard(gateway: &Gateway, sent: &str) -> String {
+    let mut stream = TcpStream::connect(gateway.address()).await.unwrap();
+    stream.write_all(sent.as_bytes()).await.unwrap();
+    let mut heard = Vec::new();
+    tokio::time::timeout(Duration::from_secs(30), stream.read_to_end(&mut heard))
+        .await
+        .expect("the gateway closes the connection")
+        .unwrap();
+    String::from_utf8(heard).unwrap()
+}
+
+/// A client of HTTP/2 that sends requests as they are.
+pub(crate) async fn http2(gateway: &Gateway) -> SendRequest<Full<Bytes>> {
+    let stream = TcpStream::connect(gateway.address()).await.unwrap();
+    let handshake =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream));
+    let (client, connection) = handshake.await.unwrap();
+    tokio::spawn(connection);
+    client
 }
