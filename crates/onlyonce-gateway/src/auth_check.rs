@@ -2,10 +2,7 @@
 //! was taken away would still get its old answers. Where that matters, a cheap request of the
 //! caller's own goes first, and only if the upstream is content the replay is given.
 
-use http::header::{
-    CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, EXPECT,
-    HeaderName, RANGE, RETRY_AFTER,
-};
+use http::header::{EXPECT, HeaderName, RANGE, RETRY_AFTER, TRAILER};
 use http::{HeaderValue, Method, Request, Response, StatusCode, Uri};
 use onlyonce_tower::RequestBody;
 use tower_service::Service;
@@ -15,16 +12,26 @@ use crate::config::Ask;
 use crate::forward::Peer;
 use crate::upstream::Upstream;
 
-/// What speaks of the body, or of the one request it was sent with.
-const NOT_SENT: [HeaderName; 7] = [
-    CONTENT_ENCODING,
-    CONTENT_LANGUAGE,
-    CONTENT_LENGTH,
-    CONTENT_RANGE,
-    CONTENT_TYPE,
+/// What was meant for the one request it was sent with, its key too: the check is another one.
+const NOT_SENT: [HeaderName; 8] = [
     EXPECT,
     RANGE,
+    TRAILER,
+    HeaderName::from_static("digest"),
+    HeaderName::from_static("repr-digest"),
+    // Some services take the method from these, and the check's is its own.
+    HeaderName::from_static("x-http-method"),
+    HeaderName::from_static("x-http-method-override"),
+    HeaderName::from_static("x-method-override"),
 ];
+/// The same for every header that begins like this: conditions, what speaks of the body, keys.
+const NOT_SENT_STARTS: [&str; 4] = ["content-", "idempotency-", "if-", "x-idempotency-"];
+
+/// Whether a header of a request goes with its check.
+fn is_sent(name: &HeaderName) -> bool {
+    let starts = |start: &&str| name.as_str().starts_with(start);
+    !NOT_SENT.contains(name) && !NOT_SENT_STARTS.iter().any(|start| starts(&start))
+}
 
 /// The request that goes before a replay.
 pub(crate) struct AuthCheck {
@@ -56,9 +63,11 @@ impl AuthCheck {
         let mut check = Request::new(RequestBody::from(ClientBody::empty()));
         *check.method_mut() = self.method.clone();
         *check.uri_mut() = self.target.clone();
-        *check.headers_mut() = of.headers().clone();
-        for name in &NOT_SENT {
-            check.headers_mut().remove(name);
+        let sent = of.headers().iter().filter(|(name, _)| is_sent(name));
+        let sent = sent.map(|(name, value)| (name.clone(), value.clone()));
+        // `extend` would keep the last line alone.
+        for (name, value) in sent {
+            check.headers_mut().append(name, value);
         }
         if let Some(peer) = of.extensions().get::<Peer>() {
             check.extensions_mut().insert(peer.clone());

@@ -9,7 +9,7 @@ use jsonwebtoken::{EncodingKey, Header, encode, get_current_timestamp};
 use onlyonce_gateway::Gateway;
 use serde_json::json;
 
-use crate::support::{Service, client, gateway, settings};
+use crate::support::{Service, client, gateway, http2, settings};
 
 /// An order with these headers; its status and text.
 async fn order(gateway: &Gateway, headers: &[(&str, &str)]) -> (u16, String) {
@@ -109,6 +109,64 @@ async fn a_replay_is_given_only_to_whom_the_service_still_lets_in() {
     service.work.access.store(0, Ordering::SeqCst);
     assert_eq!(send().await, (201, "order 1".to_owned()));
     assert_eq!(service.work.runs(), 1);
+}
+
+#[tokio::test]
+async fn a_replay_over_http_2_is_checked_under_the_name_that_was_asked_for() {
+    let service = Service::start().await;
+    let gateway = gateway(service.address, "auth_check = \"GET /me\"").await;
+    let mut client = http2(&gateway).await;
+    let request = || {
+        let request = http::Request::post("http://shop.example/orders")
+            .header("idempotency-key", "key")
+            .header("authorization", "Bearer a");
+        request.body(http_body_util::Full::default()).unwrap()
+    };
+
+    let first = client.send_request(request()).await.unwrap();
+    let replay = client.send_request(request()).await.unwrap();
+
+    assert_eq!(first.status(), 201);
+    assert_eq!(replay.status(), 201);
+    let checks = service.work.checks.lock().unwrap();
+    assert_eq!(checks.len(), 1);
+    assert_eq!(checks[0]["host"], "shop.example");
+}
+
+#[tokio::test]
+async fn a_check_carries_nothing_that_was_meant_for_the_request_itself() {
+    const MEANT_FOR_IT: [(&str, &str); 16] = [
+        ("if-match", "\"a\""),
+        ("if-none-match", "*"),
+        ("if-modified-since", "Sat, 29 Oct 1994 19:43:31 GMT"),
+        ("if-unmodified-since", "Sat, 29 Oct 1994 19:43:31 GMT"),
+        ("if-range", "\"a\""),
+        ("range", "bytes=0-1"),
+        ("content-type", "application/json"),
+        ("content-digest", "sha-256=:AAAA:"),
+        ("content-md5", "AAAA"),
+        ("digest", "sha-256=AAAA"),
+        ("repr-digest", "sha-256=:AAAA:"),
+        ("idempotency-key", "key"),
+        ("x-http-method-override", "DELETE"),
+        ("x-http-method", "DELETE"),
+        ("x-method-override", "DELETE"),
+        ("trailer", "x-checksum"),
+    ];
+    let service = Service::start().await;
+    let gateway = gateway(service.address, "auth_check = \"GET /me\"").await;
+    let mut headers = MEANT_FOR_IT.to_vec();
+    headers.extend([("authorization", "Bearer a"), ("accept-language", "de")]);
+
+    order(&gateway, &headers).await;
+    assert_eq!(order(&gateway, &headers).await.0, 201);
+
+    let checks = service.work.checks.lock().unwrap();
+    for (name, _) in MEANT_FOR_IT {
+        assert!(!checks[0].contains_key(name), "{name}");
+    }
+    assert_eq!(checks[0]["authorization"], "Bearer a");
+    assert_eq!(checks[0]["accept-language"], "de");
 }
 
 #[tokio::test]
