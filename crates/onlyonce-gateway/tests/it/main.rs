@@ -6,6 +6,7 @@ mod admin;
 mod around;
 mod audit;
 mod callers;
+mod conformance;
 mod heads;
 mod limits;
 mod metrics;

@@ -35,6 +35,9 @@ pub(super) const PGBOUNCER: Program = Program::new("pgbouncer", "pgbouncer");
 const NGINX: Program = Program::new("nginx", "nginx");
 const PYTHON: Program = Program::new("python3", "python3");
 const CURL: Program = Program::new("curl", "curl");
+const NGHTTP: Program = Program::new("nghttp", "nghttp2-client");
+const H2LOAD: Program = Program::new("h2load", "nghttp2-client");
+const WRK: Program = Program::new("wrk", "wrk");
 /// Checks alert rules; no server.
 const PROMTOOL: Program = Program::new("promtool", "prometheus");
 // What clicks on the demo's form.
@@ -48,7 +51,7 @@ const NPM: Program = Program::new("npm", "npm");
 // Puts a gateway into a network of its own.
 const IP: Program = Program::new("ip", "iproute2");
 
-const ALL: [Program; 19] = [
+const ALL: [Program; 22] = [
     REDIS_SERVER,
     REDIS_CLI,
     REDIS_SENTINEL,
@@ -62,6 +65,9 @@ const ALL: [Program; 19] = [
     NGINX,
     PYTHON,
     CURL,
+    NGHTTP,
+    H2LOAD,
+    WRK,
     PROMTOOL,
     CHROMIUM,
     CHROMEDRIVER,
