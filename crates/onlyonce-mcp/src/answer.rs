@@ -5,16 +5,20 @@ use std::time::Duration;
 
 use http::StatusCode;
 use onlyonce_core::policy::Limits;
-use onlyonce_core::{Execution, Outcome, Reason, Refusal, Response};
+use onlyonce_core::{Execution, OnLapse, Outcome, Reason, Refusal, Response};
 use serde_json::json;
 use serde_json::value::RawValue;
 
+use crate::catalog::KEY;
 use crate::members::{Members, raw, read};
-use crate::message::Reply;
+use crate::message::{Id, Reply};
 use crate::rules::Errors;
 
-/// Codes of JSON-RPC for requests that were turned away: nothing ran.
-const TURNED_AWAY: [i64; 4] = [-32700, -32600, -32601, -32602];
+#[cfg(test)]
+mod tests;
+
+/// JSON-RPC's code for a message that is not JSON.
+const PARSE_ERROR: i32 = -32700;
 
 const REPEATED_ERROR: &str = "(onlyonce: this is the error of the first call with this \
     idempotencyKey; the tool did not run again. If nothing was done and it should be tried again, \
@@ -34,12 +38,11 @@ pub(crate) fn outcome(
     match said {
         Said::Result => {}
         Said::Error if errors == Errors::Replay => {}
-        Said::Error | Said::NotYet | Said::TurnedAway => execution.do_not_store(),
+        Said::Error | Said::NotYet => execution.do_not_store(),
     }
     let status = match said {
         Said::Result | Said::NotYet => StatusCode::OK,
         Said::Error => StatusCode::INTERNAL_SERVER_ERROR,
-        Said::TurnedAway => StatusCode::BAD_REQUEST,
     };
     let body = reply.stored();
     if body.len() > limits.response_bytes_max {
@@ -50,21 +53,18 @@ pub(crate) fn outcome(
 
 enum Said {
     Result,
-    /// The tool failed; what it did until then, it does not say.
+    /// The tool or the server failed; what it did until then, it does not say. No code proves that
+    /// nothing ran: SDKs report "invalid params" also when a tool's result is not what its schema
+    /// promised, after the tool ran.
     Error,
     /// The server asks the user something first, and is called again with the answer.
     NotYet,
-    /// The call was not understood, so nothing ran.
-    TurnedAway,
 }
 
 impl Said {
     fn by(reply: &Reply) -> Self {
         match reply {
-            Reply::Error(error) => match code(error) {
-                Some(code) if TURNED_AWAY.contains(&code) => Self::TurnedAway,
-                Some(_) | None => Self::Error,
-            },
+            Reply::Error(_) => Self::Error,
             Reply::Result(result) => match Members::of(result) {
                 Some(result) if result.is_true("isError") => Self::Error,
                 Some(result) if result.text("resultType").as_deref() == Some("input_required") => {
@@ -74,10 +74,6 @@ impl Said {
             },
         }
     }
-}
-
-fn code(error: &RawValue) -> Option<i64> {
-    read(Members::of(error)?.get("code")?)
 }
 
 /// A stored answer as a retry gets it: the same, marked in its `_meta`. Two kinds get a note for the
@@ -126,9 +122,18 @@ fn by_hand(response: &Response) -> Reply {
     Reply::Result(tool_result(&text, response.is_failure(), &json!({}), false))
 }
 
+/// To whom a refusal is told, and under which rules.
+pub(crate) struct Audience {
+    /// Whether the key was made by the proxy.
+    pub(crate) is_derived: bool,
+    /// Whether the protocol's version wants results to say that they are complete.
+    pub(crate) says_complete: bool,
+    pub(crate) on_lapse: OnLapse,
+}
+
 /// A refusal, as a tool error that tells a model what to do.
-pub(crate) fn refused(refusal: &Refusal, is_derived: bool, says_complete: bool) -> Reply {
-    let advice = advice(refusal.reason, is_derived);
+pub(crate) fn refused(refusal: &Refusal, audience: &Audience) -> Reply {
+    let advice = advice(refusal.reason, audience);
     let text = if refusal.reason == Reason::BadKey {
         // What is wrong with this key is in the detail.
         format!("onlyonce: {refusal}. {advice}")
@@ -140,7 +145,27 @@ pub(crate) fn refused(refusal: &Refusal, is_derived: bool, says_complete: bool) 
         mark["retryAfterMs"] = json!(millis(after));
     }
     let meta = json!({"onlyonce/refused": mark});
+    let says_complete = audience.says_complete;
     Reply::Result(tool_result(&text, true, &meta, says_complete))
+}
+
+/// The refusal of a call beyond the most that a session may have.
+pub(crate) fn busy(calls_max: usize, audience: &Audience) -> Reply {
+    let text = format!(
+        "onlyonce: {calls_max} calls are running or waiting, and this one was not started. {LATER}"
+    );
+    let meta = json!({"onlyonce/refused": {"reason": "too-many-calls"}});
+    Reply::Result(tool_result(&text, true, &meta, audience.says_complete))
+}
+
+/// The answer to a line that may be a call with a key, and cannot be read.
+pub(crate) fn unreadable(id: &Id) -> String {
+    let message = format!(
+        "onlyonce: a message that names {KEY} or a tool call cannot be read, and was not passed on. \
+         Send each message as one line of valid JSON: NaN, Infinity and half surrogate pairs are not."
+    );
+    let error = raw(&json!({"code": PARSE_ERROR, "message": message}));
+    Reply::Error(error).message(id)
 }
 
 fn millis(duration: Duration) -> u64 {
@@ -163,52 +188,63 @@ fn tool_result(
     result.to_raw()
 }
 
-/// What happened and what to do about it, for a model.
-fn advice(reason: Reason, is_derived: bool) -> &'static str {
+/// What is true of every call that this try did not start.
+const LATER: &str = "Whether an earlier try with the same idempotencyKey ran is not known here. Call \
+    again in a moment with the same idempotencyKey and the same arguments.";
+const FIND_OUT: &str = "It was not run again. First find out whether it took effect, with a tool that \
+    only reads. If it did, go on. If it did not, call again with a new idempotencyKey. If you cannot \
+    find out, ask the user.";
+
+/// What happened and what to do about it, for a model. "Nothing was run" is said only where no try
+/// with this key can have run.
+fn advice(reason: Reason, audience: &Audience) -> String {
     match reason {
         Reason::BadKey | Reason::MissingKey | Reason::BadTtl | Reason::Unscoped => {
-            "Nothing was run. Send a new random UUID as idempotencyKey, or leave it out."
-        }
-        Reason::RequestTooLarge | Reason::RequestUnreadable => {
-            "Nothing was run: the call could not be read."
+            "Nothing was run. Send a new random UUID as idempotencyKey, or leave it out.".to_owned()
         }
         Reason::Mismatch | Reason::OtherCredential => {
-            "Nothing was run: this idempotencyKey was already used for another call. To retry that \
-             call, send exactly its arguments. For a new action, or changed arguments, make a new \
-             random UUID."
+            "This call was not run: its idempotencyKey was already used for another call. To retry \
+             that call, send exactly its arguments. For a new action, or changed arguments, make a \
+             new random UUID."
+                .to_owned()
         }
         Reason::InProgress | Reason::TooManyWaiters => {
             "This call is still running and was not started again. Wait a moment, then call again \
              with the same idempotencyKey and the same arguments to get its result."
+                .to_owned()
         }
-        Reason::OutcomeUnknown | Reason::TimedOut if is_derived => {
-            "The same call was made before, and it is not known whether it took effect: its answer \
-             was lost. It was not run again. First find out whether it took effect, with a tool that \
-             only reads. If it did, go on. If it did not, call again with a new idempotencyKey. If \
-             you cannot find out, ask the user."
-        }
-        Reason::OutcomeUnknown | Reason::TimedOut => {
-            "It is not known whether this call took effect: its answer was lost. It was not run \
-             again. First find out whether it took effect, with a tool that only reads. If it did, \
-             go on. If it did not, call again with a new idempotencyKey. If you cannot find out, ask \
-             the user."
-        }
-        Reason::NotRun
+        Reason::OutcomeUnknown | Reason::TimedOut | Reason::Panicked => unknown(audience),
+        Reason::RequestTooLarge
+        | Reason::RequestUnreadable
+        | Reason::NotRun
         | Reason::ShuttingDown
         | Reason::StoreDown
         | Reason::TooManyRunning
         | Reason::OverQuota
-        | Reason::TooManyBadRequests => {
-            "Nothing was run. Call again in a moment with the same idempotencyKey and the same \
-             arguments."
-        }
+        | Reason::TooManyBadRequests => format!("This try did not run the tool. {LATER}"),
         Reason::NotStored => {
             "The tool ran, but its result is not stored yet. Call again in a moment with the same \
-             idempotencyKey and the same arguments to get it. Do not make a new key."
+             idempotencyKey and the same arguments to learn its outcome. Do not make a new key."
+                .to_owned()
         }
-        Reason::Panicked | Reason::ResponseTooLarge => {
+        Reason::ResponseTooLarge => {
             "The tool ran, but its result was too large to keep for a retry. It was not run again. \
              Find out what it did with a tool that only reads."
+                .to_owned()
         }
     }
+}
+
+fn unknown(audience: &Audience) -> String {
+    let lost = if audience.is_derived {
+        "The same call was made before, and it is not known whether it took effect: its answer was \
+         lost."
+    } else {
+        "It is not known whether this call took effect: its answer was lost."
+    };
+    let same_key = match audience.on_lapse {
+        OnLapse::Hold => "",
+        OnLapse::Rerun => " With the same idempotencyKey and arguments it may run again.",
+    };
+    format!("{lost} {FIND_OUT}{same_key}")
 }

@@ -6,9 +6,20 @@ use serde_json::value::RawValue;
 
 use crate::catalog::KEY;
 use crate::members::{Members, raw, read};
+use crate::message::Id;
 
 /// The member of `_meta` by which a client that serves several conversations tells them apart.
 const CONVERSATION: &str = "onlyonce/conversation";
+/// Members of a call that differ from try to try, or are counted on their own: a progress token, the
+/// user's answers to a question of the tool. Every other member is part of what the call means: as a
+/// task (`task`), for example, it has another kind of answer.
+const NOT_COUNTED: [&str; 5] = [
+    "name",
+    "arguments",
+    "_meta",
+    "requestState",
+    "inputResponses",
+];
 /// There since version 2026-07-28 of the protocol; from then on a result says that it is complete.
 const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 
@@ -19,10 +30,12 @@ pub(crate) struct ToolCall {
     /// Which conversation it belongs to, if it says so.
     pub(crate) conversation: Option<String>,
     /// The message without what is ours.
-    pub(crate) forwarded: String,
+    forwarded: Members,
     /// What the client says with every request, for a request of ours.
     pub(crate) meta: Option<Members>,
     arguments: Option<Box<RawValue>>,
+    /// What else it asks for.
+    others: Members,
 }
 
 /// What was sent as the key.
@@ -36,14 +49,22 @@ pub(crate) enum SentKey {
     NotText,
 }
 
+/// An object of which we cannot read every name, such as one with half a surrogate pair in it. A server
+/// may be less strict.
+pub(crate) struct Ambiguous;
+
 impl ToolCall {
     /// Nothing if this is no call that a server would understand.
-    pub(crate) fn read(line: &str, params: &RawValue) -> Option<Self> {
-        let mut message = Members::parse(line)?;
-        let mut params = Members::of(params)?;
-        let tool = params.text("name")?;
-        let mut arguments = params.object("arguments");
-        let mut meta = params.object("_meta");
+    pub(crate) fn read(line: &str, params: &RawValue) -> Result<Option<Self>, Ambiguous> {
+        let mut message = Members::parse(line).ok_or(Ambiguous)?.without_repeated();
+        let Some(mut params) = object(params)?.map(Members::without_repeated) else {
+            return Ok(None);
+        };
+        let Some(tool) = params.text("name") else {
+            return Ok(None);
+        };
+        let mut arguments = params.get("arguments").map(object).transpose()?.flatten();
+        let mut meta = params.get("_meta").map(object).transpose()?.flatten();
         let in_arguments = sent_key(arguments.as_mut());
         let in_meta = sent_key(meta.as_mut());
         let conversation = meta.as_mut().and_then(|meta| meta.take(CONVERSATION));
@@ -57,7 +78,7 @@ impl ToolCall {
             None => {}
         }
         message.set("params", params.to_raw());
-        Some(Self {
+        Ok(Some(Self {
             tool,
             key: match (in_arguments, in_meta) {
                 (SentKey::Null, SentKey::Nothing) => SentKey::Null,
@@ -65,28 +86,51 @@ impl ToolCall {
                 (in_arguments @ (SentKey::Text(_) | SentKey::NotText), _) => in_arguments,
             },
             conversation: conversation.and_then(|value| read(&value)),
-            forwarded: message.to_raw().get().to_owned(),
+            forwarded: message,
+            others: params.except(&NOT_COUNTED),
             arguments: params.take("arguments"),
             meta,
-        })
+        }))
     }
 
-    /// What it means, whatever the order and spelling: the tool and its arguments. What else is in a
-    /// request (a progress token, the user's answers to a question of the tool) differs from try to
-    /// try.
+    /// The message as the server gets it.
+    pub(crate) fn message(&self) -> String {
+        self.forwarded.to_raw().get().to_owned()
+    }
+
+    /// The same under another id.
+    pub(crate) fn message_as(&self, id: &Id) -> String {
+        let mut message = self.forwarded.clone();
+        message.set("id", id.to_raw());
+        message.to_raw().get().to_owned()
+    }
+
+    /// What it means, whatever the order and spelling: the tool, its arguments, and what else is
+    /// asked for.
     pub(crate) fn fingerprint(&self) -> Fingerprint {
         let arguments = self.arguments();
         let arguments = canonical_json(arguments).unwrap_or_else(|| arguments.to_vec());
         let mut fingerprint = FingerprintBuilder::new();
         fingerprint.part(Part::Operation, self.tool.as_bytes());
         fingerprint.part(Part::Input, &arguments);
+        if !self.others.is_empty() {
+            let others = self.others.to_raw();
+            let others = others.get().as_bytes();
+            let others = canonical_json(others).unwrap_or_else(|| others.to_vec());
+            fingerprint.part(Part::Input, &others);
+        }
         fingerprint.finish()
     }
 
     /// A key from what it means. Nothing if its arguments have more than one reading.
     pub(crate) fn derived_key(&self, conversation: &str) -> Option<String> {
         let name = raw(&self.tool);
-        let content = [b"[", name.get().as_bytes(), b",", self.arguments(), b"]"].concat();
+        let mut content = [b"[", name.get().as_bytes(), b",", self.arguments()].concat();
+        if !self.others.is_empty() {
+            content.push(b',');
+            content.extend_from_slice(self.others.to_raw().get().as_bytes());
+        }
+        content.push(b']');
         derive_key(conversation, &content, false)
     }
 
@@ -99,6 +143,14 @@ impl ToolCall {
         let arguments = self.arguments.as_ref();
         arguments.map_or(b"{}", |arguments| arguments.get().as_bytes())
     }
+}
+
+/// Nothing if this is something else than an object.
+fn object(raw: &RawValue) -> Result<Option<Members>, Ambiguous> {
+    if !raw.get().starts_with('{') {
+        return Ok(None);
+    }
+    Members::of(raw).map(Some).ok_or(Ambiguous)
 }
 
 fn sent_key(members: Option<&mut Members>) -> SentKey {

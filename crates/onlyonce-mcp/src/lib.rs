@@ -8,8 +8,10 @@
 mod answer;
 mod call;
 mod catalog;
+mod lines;
 mod members;
 mod message;
+mod pending;
 mod proxy;
 mod rules;
 mod session;

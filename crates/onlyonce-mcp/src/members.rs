@@ -1,6 +1,7 @@
 //! A JSON object as it was written: members in their order, values in every byte. What a proxy does
 //! not mean to change, it must not change: not a digit, not the order a model reads.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::de::{MapAccess, Visitor};
@@ -61,6 +62,23 @@ impl Members {
             Some((_, place)) => *place = value,
             None => self.0.push((name.to_owned(), value)),
         }
+    }
+
+    /// The same without all but the last member of each name: what is read here is then what every
+    /// other reader reads.
+    pub(crate) fn without_repeated(mut self) -> Self {
+        let mut seen = BTreeSet::new();
+        self.0.reverse();
+        self.0.retain(|(name, _)| seen.insert(name.clone()));
+        self.0.reverse();
+        self
+    }
+
+    /// The members that have none of these names.
+    pub(crate) fn except(&self, names: &[&str]) -> Self {
+        let others = self.0.iter();
+        let others = others.filter(|(name, _)| !names.contains(&name.as_str()));
+        Self(others.cloned().collect())
     }
 
     pub(crate) fn to_raw(&self) -> Box<RawValue> {

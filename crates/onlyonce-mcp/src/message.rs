@@ -1,41 +1,64 @@
 //! JSON-RPC messages, read no further than a proxy needs.
 
-use std::borrow::Cow;
+use std::fmt;
 
-use serde::Deserialize;
+use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::members::{Members, raw};
+use crate::members::{Members, raw, read};
 
 /// A request's id. Compared as a value: `1` and ` 1` are one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Id(String);
 
 impl Id {
-    pub(crate) fn of(id: &RawValue) -> Option<Self> {
-        let value: Value = serde_json::from_str(id.get()).ok()?;
-        Some(Self(value.to_string()))
+    pub(crate) fn of(id: &RawValue) -> Self {
+        // An id that is no value, such as 1e400, still names its request.
+        let value = read::<Value>(id);
+        Self(value.map_or_else(|| id.get().to_owned(), |value| value.to_string()))
     }
 
-    /// An id of our own.
-    pub(crate) fn ours(number: u64) -> Self {
-        Self(format!("\"onlyonce-{number}\""))
+    /// The id of an answer to a request whose id cannot be read.
+    pub(crate) fn null() -> Self {
+        Self("null".to_owned())
     }
 
-    fn to_raw(&self) -> Box<RawValue> {
-        RawValue::from_string(self.0.clone()).expect("it was written by serde_json")
+    pub(crate) fn to_raw(&self) -> Box<RawValue> {
+        RawValue::from_string(self.0.clone()).expect("it is JSON: read as such, or written by us")
+    }
+}
+
+/// Makes the ids of requests that the proxy sends. They start with something that no client
+/// guesses, so that no request of a client has an id of ours, whatever it sends.
+pub(crate) struct Ids {
+    prefix: String,
+}
+
+impl Ids {
+    pub(crate) fn new(random: [u8; 8]) -> Self {
+        let prefix = format!("\"onlyonce-{:016x}-", u64::from_le_bytes(random));
+        Self { prefix }
+    }
+
+    pub(crate) fn make(&self, number: u64) -> Id {
+        Id(format!("{}{number}\"", self.prefix))
+    }
+
+    pub(crate) fn made(&self, id: &Id) -> bool {
+        id.0.starts_with(&self.prefix)
     }
 }
 
 pub(crate) enum Message<'a> {
     Request {
         id: Id,
-        method: Cow<'a, str>,
+        method: String,
         params: Option<&'a RawValue>,
     },
     Notification {
-        method: Cow<'a, str>,
+        method: String,
         params: Option<&'a RawValue>,
     },
     Response {
@@ -44,33 +67,70 @@ pub(crate) enum Message<'a> {
     },
     /// Nothing we know: it is passed on, as everything else is.
     Other,
+    /// No JSON object, as far as we can tell. Another reader may be less strict.
+    Unreadable,
 }
 
-#[derive(Deserialize)]
+/// The members that JSON-RPC knows. Of several with one name the last counts, as for every other
+/// reader: a name that is there twice is no way around the proxy.
+#[derive(Default)]
 struct Envelope<'a> {
-    #[serde(borrow)]
     id: Option<&'a RawValue>,
-    #[serde(borrow)]
-    method: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    method: Option<&'a RawValue>,
     params: Option<&'a RawValue>,
-    result: Option<Box<RawValue>>,
-    error: Option<Box<RawValue>>,
+    result: Option<&'a RawValue>,
+    error: Option<&'a RawValue>,
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Envelope<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(LastCounts)
+    }
+}
+
+struct LastCounts;
+
+impl<'de> Visitor<'de> for LastCounts {
+    type Value = Envelope<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut envelope = Envelope::default();
+        while let Some(name) = map.next_key::<String>()? {
+            let member = match name.as_str() {
+                "id" => &mut envelope.id,
+                "method" => &mut envelope.method,
+                "params" => &mut envelope.params,
+                "result" => &mut envelope.result,
+                "error" => &mut envelope.error,
+                _ => {
+                    map.next_value::<IgnoredAny>()?;
+                    continue;
+                }
+            };
+            *member = Some(map.next_value()?);
+        }
+        Ok(envelope)
+    }
 }
 
 impl<'a> Message<'a> {
     pub(crate) fn read(line: &'a str) -> Self {
         let Ok(envelope) = serde_json::from_str::<Envelope<'_>>(line) else {
-            return Self::Other;
+            return Self::Unreadable;
         };
         let params = envelope.params;
-        match (envelope.id.and_then(Id::of), envelope.method) {
+        match (envelope.id.map(Id::of), envelope.method.and_then(read)) {
             (Some(id), Some(method)) => Self::Request { id, method, params },
             (None, Some(method)) => Self::Notification { method, params },
             (Some(id), None) => {
-                let reply = match (envelope.result, envelope.error) {
-                    (_, Some(error)) => Reply::Error(error),
-                    (Some(result), None) => Reply::Result(result),
+                let error = envelope.error.filter(|error| error.get() != "null");
+                let reply = match (envelope.result, error) {
+                    (_, Some(error)) => Reply::Error(error.to_owned()),
+                    (Some(result), None) => Reply::Result(result.to_owned()),
                     (None, None) => Reply::Result(raw(&())),
                 };
                 Self::Response { id, reply }

@@ -6,20 +6,20 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use futures_util::future::FusedFuture;
-use futures_util::{FutureExt, StreamExt};
 use onlyonce_core::{Engine, Policy};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
-use tokio_util::codec::{FramedRead, LinesCodec, LinesCodecError};
 
+use crate::lines::Lines;
 use crate::message::each;
 use crate::rules::Rules;
 use crate::session::Session;
 
 /// One message. Files travel in messages.
-const LINE_BYTES_MAX: usize = 256 << 20;
+const LINE_BYTES_MAX: u64 = 256 << 20;
 /// Messages on their way to one side.
 const QUEUE_MAX: usize = 64;
 /// How long calls may go on once the proxy was told to stop.
@@ -136,9 +136,9 @@ impl Proxy {
 }
 
 async fn hear_client(client: impl AsyncRead + Unpin, session: &Arc<Session>) -> io::Result<()> {
-    let mut lines = lines(client);
-    while let Some(line) = lines.next().await {
-        for message in each(line.map_err(unreadable)?) {
+    let mut lines = Lines::new(client, LINE_BYTES_MAX);
+    while let Some(line) = lines.next().await? {
+        for message in each(line) {
             session.client_said(message).await;
         }
     }
@@ -146,27 +146,13 @@ async fn hear_client(client: impl AsyncRead + Unpin, session: &Arc<Session>) -> 
 }
 
 async fn hear_server(server: impl AsyncRead + Unpin, session: &Arc<Session>) -> io::Result<()> {
-    let mut lines = lines(server);
-    while let Some(line) = lines.next().await {
-        for message in each(line.map_err(unreadable)?) {
+    let mut lines = Lines::new(server, LINE_BYTES_MAX);
+    while let Some(line) = lines.next().await? {
+        for message in each(line) {
             session.server_said(message).await;
         }
     }
     Ok(())
-}
-
-fn lines<R: AsyncRead>(reader: R) -> FramedRead<R, LinesCodec> {
-    FramedRead::new(reader, LinesCodec::new_with_max_length(LINE_BYTES_MAX))
-}
-
-fn unreadable(error: LinesCodecError) -> io::Error {
-    match error {
-        LinesCodecError::Io(error) => error,
-        LinesCodecError::MaxLineLengthExceeded => io::Error::new(
-            io::ErrorKind::InvalidData,
-            format!("a message has more than {LINE_BYTES_MAX} bytes"),
-        ),
-    }
 }
 
 /// Writes lines in a task of its own.

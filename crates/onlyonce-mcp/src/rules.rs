@@ -78,7 +78,7 @@ impl Rules {
 pub enum Errors {
     /// The same error. A tool that failed half-way would do its first half again.
     Replay,
-    /// Another try.
+    /// Another try, whatever the tool did before its error: also where a lapsed call is held.
     Rerun,
 }
 

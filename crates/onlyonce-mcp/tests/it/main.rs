@@ -8,6 +8,7 @@
 
 mod derived;
 mod errors;
+mod hostile;
 mod keys;
 mod listing;
 mod lost;

@@ -38,6 +38,12 @@ impl End {
         self.writer.write_all(line.as_bytes()).await.unwrap();
     }
 
+    /// Says a line that need not be text.
+    pub(crate) async fn say_bytes(&mut self, line: &[u8]) {
+        self.writer.write_all(line).await.unwrap();
+        self.writer.write_all(b"\n").await.unwrap();
+    }
+
     /// The next line, as it is; nothing if the other side has closed.
     pub(crate) async fn line(&mut self) -> Option<String> {
         let line = timeout(HEAR_MAX, self.lines.next_line()).await;
