@@ -12,6 +12,7 @@ use sqlx::{Connection as _, Sqlite, SqliteConnection, Transaction};
 use tokio::sync::watch;
 
 use self::folder::Folder;
+use self::intake::Intake;
 use crate::cause::Cause;
 use crate::keys::Keys;
 use crate::operation::Operation;
@@ -23,6 +24,7 @@ mod enqueue;
 mod error;
 mod folder;
 mod group;
+mod intake;
 mod manage;
 mod outcome;
 mod rows;
@@ -54,13 +56,16 @@ struct Shared {
     changed: watch::Sender<()>,
     /// Held by the one that sends.
     delivering: tokio::sync::Mutex<()>,
-    _folder: Folder,
+    /// What is to be queued, and waits for the database.
+    intake: Intake,
+    folder: Folder,
 }
 
 /// How a queue behaves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueOptions {
-    /// Operations sent at the same time. Those of one group never are.
+    /// Operations sent at the same time. Those of one group never are. What is sent at the same time
+    /// also shares the waits for the disk, before and after.
     pub parallel: usize,
     /// Operations that are not done, failed ones included.
     pub operations_max: u64,
@@ -200,7 +205,7 @@ impl Queue {
         let folder = Folder::open(folder.as_ref()).await?;
         let mut database = folder.connect().await?;
         // Pauses counted on the clock of a process that is gone.
-        sqlx::query("UPDATE operations SET due_at = 0 WHERE due_at <> 0")
+        sqlx::query("UPDATE operations SET due_at = 0 WHERE state = 'waiting' AND due_at <> 0")
             .execute(&mut database)
             .await?;
         let keys = Keys::new(
@@ -222,7 +227,8 @@ impl Queue {
                 in_flight: Mutex::default(),
                 changed: watch::Sender::new(()),
                 delivering: tokio::sync::Mutex::default(),
-                _folder: folder,
+                intake: Intake::default(),
+                folder,
             }),
         })
     }
@@ -241,6 +247,17 @@ impl Queue {
             // The sender lives as long as this queue does.
             let _ = changes.changed().await;
         }
+    }
+
+    /// Commits. What was written is on disk, in the file that the next process will open.
+    async fn commit(&self, transaction: Transaction<'_, Sqlite>) -> Result<(), QueueError> {
+        transaction.commit().await?;
+        self.shared.folder.check()
+    }
+
+    /// The time, for what ends with this process.
+    fn now(&self) -> i64 {
+        millis(self.shared.sender.own_clock().now())
     }
 
     /// The date, for what must outlast this process.
@@ -264,7 +281,11 @@ impl Shared {
 }
 
 /// Begins a transaction that writes.
-async fn begin(connection: &mut SqliteConnection) -> Result<Transaction<'_, Sqlite>, QueueError> {
+async fn begin<'c>(
+    folder: &Folder,
+    connection: &'c mut SqliteConnection,
+) -> Result<Transaction<'c, Sqlite>, QueueError> {
+    folder.check()?;
     Ok(connection.begin_with("BEGIN IMMEDIATE").await?)
 }
 

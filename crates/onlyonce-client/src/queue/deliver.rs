@@ -1,7 +1,7 @@
 //! Sends what waits. An operation is picked and noted as sent in one transaction, sent, and its
 //! outcome written in another; a process that dies in between sends it again, under the same key.
+//! Each transaction has the outcomes of all attempts that are over, and all that is sent next.
 
-use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +23,13 @@ const RETRY_AFTER_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// An operation on its way.
 struct Flight {
     row: Row,
+    airborne: Airborne,
+}
+
+/// An attempt that is over and not written down yet. Its operation counts as being sent until it is.
+struct Landed {
+    row: Row,
+    sent: Result<Sent, Failure>,
     _airborne: Airborne,
 }
 
@@ -74,9 +81,11 @@ impl Queue {
     /// Sends what waits now rather than after its pause: the network is back.
     pub async fn hurry(&self) -> Result<(), QueueError> {
         let mut database = self.shared.database.lock().await;
-        sqlx::query("UPDATE operations SET due_at = 0 WHERE state = 'waiting' AND due_at <> 0")
+        sqlx::query("UPDATE operations SET due_at = 0 WHERE state = 'waiting' AND due_at > ?")
+            .bind(self.now())
             .execute(&mut *database)
             .await?;
+        self.shared.folder.check()?;
         drop(database);
         self.shared.changed.send_replace(());
         Ok(())
@@ -88,14 +97,19 @@ impl Queue {
         let mut changes = self.shared.changed.subscribe();
         // Dropping the set ends what is in flight.
         let mut flights = JoinSet::new();
+        let mut landed = Vec::new();
         loop {
             changes.borrow_and_update();
-            let now = self.now();
+            while let Some(ended) = flights.try_join_next() {
+                landed.extend(land(ended));
+            }
             // Also what was in flight when an earlier `drain` was dropped: it is about to land.
             let is_airborne = !self.shared.in_flight().is_empty();
+            let free = parallel - flights.len();
             let (mut pause, mut is_idle) = (None, false);
-            if flights.len() < parallel {
-                let picked = self.pick(parallel - flights.len(), now).await?;
+            if free > 0 {
+                let picked = self.turn(&landed, free).await?;
+                landed.clear();
                 pause = picked.pause;
                 is_idle = picked.is_empty && pause.is_none();
                 for flight in picked.flights {
@@ -106,7 +120,7 @@ impl Queue {
                 return Ok(());
             }
             tokio::select! {
-                Some(ended) = flights.join_next() => landed(ended)?,
+                Some(ended) = flights.join_next() => landed.extend(land(ended)),
                 // The other end lives as long as this queue does.
                 _ = changes.changed() => {}
                 () = sleep(pause.unwrap_or_default()), if pause.is_some() => {}
@@ -114,60 +128,54 @@ impl Queue {
         }
     }
 
-    /// Picks operations to send. That they will be is on disk before they are.
-    async fn pick(&self, at_most: usize, now: i64) -> Result<Picked, QueueError> {
+    /// Writes down what came of attempts, and picks operations to send: in one transaction, so that
+    /// both share the wait for the disk. That an operation will be sent is on disk before it is.
+    async fn turn(&self, landed: &[Landed], at_most: usize) -> Result<Picked, QueueError> {
         let mut database = self.shared.database.lock().await;
-        let in_flight: BTreeSet<_> = self.shared.in_flight().clone();
-        let due = rows::due(&mut database, now, at_most + in_flight.len()).await?;
-        let due = due.into_iter().filter(|id| !in_flight.contains(id));
-        let due: Vec<_> = due.take(at_most).collect();
+        let now = self.now();
+        let mut transaction = begin(&self.shared.folder, &mut database).await?;
+        for attempt in landed {
+            self.settle(&mut transaction, &attempt.row, &attempt.sent)
+                .await?;
+        }
+        if !landed.is_empty() {
+            outcome::sweep(&mut transaction, self.log_start()).await?;
+        }
+        let picked = self.pick(&mut transaction, at_most, now).await?;
+        self.commit(transaction).await?;
+        Ok(picked)
+    }
+
+    async fn pick(
+        &self,
+        transaction: &mut SqliteConnection,
+        at_most: usize,
+        now: i64,
+    ) -> Result<Picked, QueueError> {
+        let in_flight: Vec<i64> = self.shared.in_flight().iter().map(|id| id.0).collect();
+        let due = rows::due(transaction, now, &in_flight, at_most).await?;
         let is_empty = due.is_empty();
-        let flights = if is_empty {
-            Vec::new()
-        } else {
-            self.take(&mut database, due).await?
-        };
+        let wall = self.wall();
+        let (expired, sent): (Vec<_>, Vec<_>) =
+            due.into_iter().partition(|row| self.is_expired(row, wall));
+        for row in &expired {
+            outcome::failed(transaction, row, Cause::Expired, "", wall).await?;
+        }
+        let ids: Vec<i64> = sent.iter().map(|row| row.id.0).collect();
+        if !ids.is_empty() {
+            rows::sent(transaction, &ids, wall).await?;
+        }
+        if !expired.is_empty() {
+            self.shared.changed.send_replace(());
+        }
         // Under the same lock: what is edited now is either picked above or seen here.
-        let next = rows::next_due(&mut database, now).await?;
+        let next = rows::next_due(transaction, now).await?;
         let pause = next.map(|due_at| Duration::from_millis((due_at - now).unsigned_abs()));
         Ok(Picked {
-            flights,
+            flights: sent.into_iter().map(|row| self.take_off(row)).collect(),
             is_empty,
             pause,
         })
-    }
-
-    async fn take(
-        &self,
-        database: &mut SqliteConnection,
-        due: Vec<OperationId>,
-    ) -> Result<Vec<Flight>, QueueError> {
-        let wall = self.wall();
-        let (mut flights, mut expired) = (Vec::new(), false);
-        let mut transaction = begin(database).await?;
-        for id in due {
-            let Some((_, row)) = rows::find(&mut transaction, id).await? else {
-                continue;
-            };
-            if self.is_expired(&row, wall) {
-                outcome::failed(&mut transaction, &row, Cause::Expired, "", wall).await?;
-                expired = true;
-                continue;
-            }
-            if row.sent_at.is_none() {
-                sqlx::query("UPDATE operations SET sent_at = ? WHERE id = ?")
-                    .bind(wall)
-                    .bind(id.0)
-                    .execute(&mut *transaction)
-                    .await?;
-            }
-            flights.push(self.take_off(row));
-        }
-        transaction.commit().await?;
-        if expired {
-            self.shared.changed.send_replace(());
-        }
-        Ok(flights)
     }
 
     fn take_off(&self, row: Row) -> Flight {
@@ -175,7 +183,7 @@ impl Queue {
         self.shared.in_flight().insert(id);
         Flight {
             row,
-            _airborne: Airborne {
+            airborne: Airborne {
                 shared: Arc::clone(&self.shared),
                 id,
             },
@@ -193,39 +201,40 @@ impl Queue {
         })
     }
 
-    async fn fly(self, flight: Flight) -> Result<(), QueueError> {
-        let row = &flight.row;
+    async fn fly(self, flight: Flight) -> Landed {
+        let Flight { row, airborne } = flight;
         if row.attempts > 0 {
             self.shared.sender.count_retry();
         }
         let sent = self.shared.sender.attempt(&row.operation, &row.key).await;
-        self.settle(row, sent).await
+        Landed {
+            row,
+            sent,
+            _airborne: airborne,
+        }
     }
 
     /// Writes down what came of an attempt.
-    async fn settle(&self, row: &Row, sent: Result<Sent, Failure>) -> Result<(), QueueError> {
-        let (now, wall) = (self.now(), self.wall());
-        let mut database = self.shared.database.lock().await;
-        let mut transaction = begin(&mut database).await?;
+    async fn settle(
+        &self,
+        transaction: &mut SqliteConnection,
+        row: &Row,
+        sent: &Result<Sent, Failure>,
+    ) -> Result<(), QueueError> {
+        let wall = self.wall();
         match sent {
-            Ok(sent) => {
-                outcome::done(&mut transaction, row.id, Some(&sent.reply), wall).await?;
+            Ok(sent) => outcome::done(transaction, row.id, Some(&sent.reply), wall).await,
+            Err(failure) if has_nothing_to_undo(row, failure) => {
+                outcome::done(transaction, row.id, failure.reply.as_deref(), wall).await
             }
-            Err(failure) if has_nothing_to_undo(row, &failure) => {
-                outcome::done(&mut transaction, row.id, failure.reply.as_deref(), wall).await?;
-            }
-            Err(Failure { cause, detail, .. }) if self.is_final(row, cause) => {
-                outcome::failed(&mut transaction, row, cause, &detail, wall).await?;
+            Err(failure) if self.is_final(row, failure.cause) => {
+                outcome::failed(transaction, row, failure.cause, &failure.detail, wall).await
             }
             Err(failure) => {
-                let due_at = now.saturating_add(millis(self.delay(row, &failure)));
-                let Failure { cause, detail, .. } = failure;
-                outcome::later(&mut transaction, row, cause, &detail, due_at).await?;
+                let due_at = self.now().saturating_add(millis(self.delay(row, failure)));
+                outcome::later(transaction, row, failure.cause, &failure.detail, due_at).await
             }
         }
-        outcome::sweep(&mut transaction, self.log_start()).await?;
-        transaction.commit().await?;
-        Ok(())
     }
 
     /// Whether to give up. A credential that is too old is renewed one day; only what the service
@@ -245,26 +254,22 @@ impl Queue {
             .delay(failure, row.attempts + 1, entropy);
         delay.clamp(Duration::from_millis(1), RETRY_AFTER_MAX)
     }
-
-    /// The time, for what ends with this process.
-    fn now(&self) -> i64 {
-        millis(self.shared.sender.own_clock().now())
-    }
 }
 
-/// A compensation of something that is not there.
+/// A compensation of something that is not there, as the service itself says.
 fn has_nothing_to_undo(row: &Row, failure: &Failure) -> bool {
     let gone = [StatusCode::NOT_FOUND, StatusCode::GONE];
     let status = failure.reply.as_ref().map(|reply| reply.status);
     row.group.is_some_and(|place| place.is_undo)
+        && failure.cause == Cause::Rejected
         && status.is_some_and(|status| gone.contains(&status))
 }
 
 /// A panic of the application's own code, in signing, is its own again.
-fn landed(ended: Result<Result<(), QueueError>, JoinError>) -> Result<(), QueueError> {
+fn land(ended: Result<Landed, JoinError>) -> Option<Landed> {
     match ended {
-        Ok(settled) => settled,
+        Ok(landed) => Some(landed),
         Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-        Err(_cancelled) => Ok(()),
+        Err(_cancelled) => None,
     }
 }

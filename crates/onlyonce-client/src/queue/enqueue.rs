@@ -1,27 +1,34 @@
-//! Putting operations in: alone, by a key that names the work, by their content, or as a group.
-//! What is put in is on disk when the caller hears of it.
+//! Putting operations in: alone, many at once, by a key that names the work, by their content, or as
+//! a group. What is put in is on disk when the caller hears of it.
 
 use onlyonce_core::{Key, KeyRule};
 use sqlx::SqliteConnection;
 
 use super::error::QueueError;
 use super::group::{self, Group, GroupId};
+use super::intake::{Given, Wanted};
 use super::rows::{self, New, Place};
-use super::{Enqueued, OperationId, Queue, begin, outcome};
+use super::{Enqueued, OperationId, Queue, QueueOptions};
 use crate::operation::Operation;
 
-/// By what an operation is recognised when it is queued.
-#[derive(Clone, Copy, PartialEq)]
-enum Known {
-    ByKey,
-    ByContent,
-}
-
 impl Queue {
-    /// Queues an operation under a new random key. It is on disk when this returns.
+    /// Queues an operation under a new random key. It is on disk when this returns. Operations that
+    /// are queued at the same time share the wait for the disk.
     pub async fn enqueue(&self, operation: Operation) -> Result<OperationId, QueueError> {
-        let key = self.shared.keys.v4();
-        Ok(self.add(&key, &operation, Known::ByKey).await?.id)
+        let wanted = Wanted::new(&self.shared.keys, operation);
+        let ids = self.put_in(wanted).await?.all();
+        Ok(ids[0])
+    }
+
+    /// Queues operations, each under a new random key, and gives their names in the same order. All
+    /// of them are on disk when this returns, or none.
+    pub async fn enqueue_all(
+        &self,
+        operations: impl IntoIterator<Item = Operation>,
+    ) -> Result<Vec<OperationId>, QueueError> {
+        let keyed = operations.into_iter();
+        let keyed = keyed.map(|operation| (self.shared.keys.v4(), operation));
+        Ok(self.put_in(Wanted::All(keyed.collect())).await?.all())
     }
 
     /// Queues an operation under a key that names the work, such as a [`job_key`](crate::job_key).
@@ -32,14 +39,16 @@ impl Queue {
         key: &Key,
         operation: Operation,
     ) -> Result<Enqueued, QueueError> {
-        self.add(key, &operation, Known::ByKey).await
+        let given = self.put_in(Wanted::Named(key.clone(), operation)).await?;
+        Ok(given.one())
     }
 
     /// Queues an operation unless one that means the same is known: waiting, failed, or done as
     /// long as the success log goes back. Field order and white space of JSON do not count.
     pub async fn enqueue_unless_known(&self, operation: Operation) -> Result<Enqueued, QueueError> {
         let key = self.shared.keys.v4();
-        self.add(&key, &operation, Known::ByContent).await
+        let given = self.put_in(Wanted::UnlessKnown(key, operation)).await?;
+        Ok(given.one())
     }
 
     /// Queues a group. All of it is on disk when this returns, or nothing.
@@ -47,18 +56,73 @@ impl Queue {
         if group.steps.is_empty() {
             return Err(QueueError::EmptyGroup);
         }
-        let mut database = self.shared.database.lock().await;
-        let mut transaction = begin(&mut database).await?;
-        outcome::sweep(&mut transaction, self.log_start()).await?;
-        if let Some((id, content)) = rows::group_by_name(&mut transaction, &group).await? {
+        Ok(self.put_in(Wanted::Group(group)).await?.group())
+    }
+
+    /// Writes what is wanted, if there is room and nothing against it. What is wrong with the wish is
+    /// found before anything is written.
+    pub(super) async fn write(
+        &self,
+        transaction: &mut SqliteConnection,
+        room: &mut Room,
+        wanted: &Wanted,
+    ) -> Result<Given, QueueError> {
+        match wanted {
+            Wanted::Named(key, operation) => {
+                let known = known_by_key(transaction, key, operation).await?;
+                let one = self.write_one(transaction, room, (key, operation), known);
+                Ok(Given::One(one.await?))
+            }
+            Wanted::UnlessKnown(key, operation) => {
+                let known = rows::by_content(transaction, operation).await?;
+                let one = self.write_one(transaction, room, (key, operation), known);
+                Ok(Given::One(one.await?))
+            }
+            Wanted::All(operations) => {
+                room.take(operations.iter().map(|(_, operation)| operation))?;
+                let mut ids = Vec::with_capacity(operations.len());
+                for (key, operation) in operations {
+                    ids.push(self.insert(transaction, key, operation, None).await?);
+                }
+                Ok(Given::All(ids))
+            }
+            Wanted::Group(group) => {
+                let id = self.write_group(transaction, room, group).await?;
+                Ok(Given::Group(id))
+            }
+        }
+    }
+
+    async fn write_one(
+        &self,
+        transaction: &mut SqliteConnection,
+        room: &mut Room,
+        (key, operation): (&Key, &Operation),
+        known: Option<OperationId>,
+    ) -> Result<Enqueued, QueueError> {
+        if let Some(id) = known {
+            return Ok(Enqueued { id, is_new: false });
+        }
+        room.take([operation])?;
+        let id = self.insert(transaction, key, operation, None).await?;
+        Ok(Enqueued { id, is_new: true })
+    }
+
+    async fn write_group(
+        &self,
+        transaction: &mut SqliteConnection,
+        room: &mut Room,
+        group: &Group,
+    ) -> Result<GroupId, QueueError> {
+        if let Some((id, content)) = rows::group_by_name(transaction, group).await? {
             return if content == group.content().to_bytes() {
                 Ok(id)
             } else {
                 Err(QueueError::KeyInUse)
             };
         }
-        self.make_room(&mut transaction, group.parts()).await?;
-        let id = rows::insert_group(&mut transaction, &group).await?;
+        room.take(group.parts())?;
+        let id = rows::insert_group(transaction, group).await?;
         let steps = i64::try_from(group.steps.len()).unwrap_or(i64::MAX);
         for (step, (operation, undo)) in (0..).zip(&group.steps) {
             let place = Place {
@@ -66,94 +130,122 @@ impl Queue {
                 rank: step,
                 is_undo: false,
             };
-            self.add_part(&mut transaction, operation, place).await?;
+            let key = self.shared.keys.v4();
+            self.insert(transaction, &key, operation, Some(place))
+                .await?;
             if let Some(undo) = undo {
                 let place = Place {
                     rank: group::undo_rank(steps, step),
                     is_undo: true,
                     ..place
                 };
-                self.add_part(&mut transaction, undo, place).await?;
+                let key = self.shared.keys.v4();
+                self.insert(transaction, &key, undo, Some(place)).await?;
             }
         }
-        transaction.commit().await?;
-        drop(database);
-        self.shared.changed.send_replace(());
         Ok(id)
     }
 
-    async fn add(
+    async fn insert(
         &self,
+        transaction: &mut SqliteConnection,
         key: &Key,
         operation: &Operation,
-        known: Known,
-    ) -> Result<Enqueued, QueueError> {
-        // Kept as it will be read back.
-        Key::new(key.expose(), &KeyRule::any()).map_err(|_| QueueError::KeyInUse)?;
-        let mut database = self.shared.database.lock().await;
-        let mut transaction = begin(&mut database).await?;
-        outcome::sweep(&mut transaction, self.log_start()).await?;
-        if let Some((id, _, content)) = rows::by_key(&mut transaction, key).await? {
-            let is_told = content.is_empty();
-            if !is_told && content != operation.content().to_bytes() {
-                return Err(QueueError::KeyInUse);
-            }
-            return Ok(Enqueued { id, is_new: false });
-        }
-        if known == Known::ByContent
-            && let Some(id) = rows::by_content(&mut transaction, operation).await?
-        {
-            return Ok(Enqueued { id, is_new: false });
-        }
-        self.make_room(&mut transaction, [operation]).await?;
+        place: Option<Place>,
+    ) -> Result<OperationId, QueueError> {
         let new = New {
             key,
             operation,
-            place: None,
-            now: self.wall(),
+            place,
+            created_at: self.wall(),
+            due_at: self.now(),
         };
-        let id = rows::insert(&mut transaction, new).await?;
-        transaction.commit().await?;
-        drop(database);
-        self.shared.changed.send_replace(());
-        Ok(Enqueued { id, is_new: true })
+        rows::insert(transaction, new).await
+    }
+}
+
+/// The operation of this key, if it means the same.
+async fn known_by_key(
+    transaction: &mut SqliteConnection,
+    key: &Key,
+    operation: &Operation,
+) -> Result<Option<OperationId>, QueueError> {
+    // Kept as it will be read back.
+    Key::new(key.expose(), &KeyRule::any()).map_err(|_| QueueError::KeyInUse)?;
+    let Some((id, _, content)) = rows::by_key(transaction, key).await? else {
+        return Ok(None);
+    };
+    let is_told = content.is_empty();
+    if !is_told && content != operation.content().to_bytes() {
+        return Err(QueueError::KeyInUse);
+    }
+    Ok(Some(id))
+}
+
+/// What is given is what was wanted: see [`Queue::write`].
+impl Given {
+    fn one(self) -> Enqueued {
+        match self {
+            Self::One(one) => one,
+            Self::All(_) | Self::Group(_) => unreachable!("one operation was wanted"),
+        }
     }
 
-    async fn add_part(
-        &self,
-        transaction: &mut SqliteConnection,
-        operation: &Operation,
-        place: Place,
-    ) -> Result<(), QueueError> {
-        let new = New {
-            key: &self.shared.keys.v4(),
-            operation,
-            place: Some(place),
-            now: self.wall(),
-        };
-        rows::insert(transaction, new).await.map(drop)
+    fn all(self) -> Vec<OperationId> {
+        match self {
+            Self::All(ids) => ids,
+            Self::One(_) | Self::Group(_) => unreachable!("all of several operations were wanted"),
+        }
     }
 
-    /// Refuses what would be too much.
-    async fn make_room(
-        &self,
+    fn group(self) -> GroupId {
+        match self {
+            Self::Group(id) => id,
+            Self::One(_) | Self::All(_) => unreachable!("a group was wanted"),
+        }
+    }
+}
+
+/// How much more the queue takes.
+pub(super) struct Room {
+    held: u64,
+    held_bytes: u64,
+    operations_max: u64,
+    bytes_max: u64,
+}
+
+impl Room {
+    pub(super) async fn left(
         transaction: &mut SqliteConnection,
-        operations: impl IntoIterator<Item = &Operation>,
+        options: &QueueOptions,
+    ) -> Result<Self, QueueError> {
+        let (held, held_bytes) = rows::held(transaction).await?;
+        Ok(Self {
+            held: held.unsigned_abs(),
+            held_bytes: held_bytes.unsigned_abs(),
+            operations_max: options.operations_max,
+            bytes_max: options.bytes_max,
+        })
+    }
+
+    /// Takes room for these; refuses what would be too much.
+    fn take<'a>(
+        &mut self,
+        operations: impl IntoIterator<Item = &'a Operation>,
     ) -> Result<(), QueueError> {
-        let (count, bytes) = rows::held(transaction).await?;
-        let (mut held, mut held_bytes) = (count.unsigned_abs(), bytes.unsigned_abs());
+        let (mut held, mut held_bytes) = (self.held, self.held_bytes);
         for operation in operations {
             held += 1;
             held_bytes += rows::size(operation).unsigned_abs();
         }
-        let options = &self.shared.options;
         let full = |held, max, unit| Err(QueueError::Full { held, max, unit });
-        if held > options.operations_max {
-            return full(count.unsigned_abs(), options.operations_max, "operations");
+        if held > self.operations_max {
+            return full(self.held, self.operations_max, "operations");
         }
-        if held_bytes > options.bytes_max {
-            return full(bytes.unsigned_abs(), options.bytes_max, "bytes");
+        if held_bytes > self.bytes_max {
+            return full(self.held_bytes, self.bytes_max, "bytes");
         }
+        (self.held, self.held_bytes) = (held, held_bytes);
         Ok(())
     }
 }

@@ -23,6 +23,17 @@ pub enum QueueError {
         /// Which.
         folder: PathBuf,
     },
+    /// A file of the queue is not the one that was opened.
+    #[error("the queue's file {} was deleted, moved or replaced while it was in use, and nothing more is written: put it back if you can, then open the queue again", file.display())]
+    Replaced {
+        /// Which.
+        file: PathBuf,
+    },
+    /// The task that queues was stopped, with the runtime or by a panic.
+    #[error(
+        "the queue was stopped before it answered: whether the operation is on disk can be seen once it is opened again"
+    )]
+    Stopped,
     /// The database in the folder does not do what it should.
     #[error("the queue's database failed; what was queued before is still there")]
     Database(#[from] sqlx::Error),
@@ -65,4 +76,22 @@ pub enum QueueError {
     /// A group without a step.
     #[error("a group needs at least one step")]
     EmptyGroup,
+}
+
+impl QueueError {
+    /// Whether it is about what was asked for, and not about the queue.
+    pub(super) fn is_about_the_wish(&self) -> bool {
+        match self {
+            Self::Full { .. } | Self::KeyInUse | Self::EmptyGroup => true,
+            Self::Folder { .. }
+            | Self::InUse { .. }
+            | Self::Replaced { .. }
+            | Self::Stopped
+            | Self::Database(_)
+            | Self::Version(_)
+            | Self::Damaged { .. }
+            | Self::NotThere
+            | Self::InGroup => false,
+        }
+    }
 }

@@ -3,6 +3,7 @@
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
@@ -15,6 +16,8 @@ mod tests;
 
 const OWNER: &str = "owner";
 const DATABASE: &str = "queue.db";
+const LOG: &str = "queue.db-wal";
+const INDEX: &str = "queue.db-shm";
 /// A child that its owner is just starting holds the lock for a moment more, until it becomes
 /// another program.
 const LOCK_TRIES: u32 = 50;
@@ -26,6 +29,8 @@ static MIGRATIONS: sqlx::migrate::Migrator = sqlx::migrate!("./migrations");
 pub(super) struct Folder {
     path: PathBuf,
     _owner: File,
+    /// The files that the queue is in, as they were when it was opened.
+    files: OnceLock<Vec<(PathBuf, FileId)>>,
 }
 
 impl Folder {
@@ -35,12 +40,7 @@ impl Folder {
             source,
         };
         make_private(path).map_err(unusable)?;
-        let owner = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(path.join(OWNER))
-            .map_err(unusable)?;
+        let owner = private_file(&path.join(OWNER)).map_err(unusable)?;
         let mut tries = 0;
         loop {
             match owner.try_lock() {
@@ -59,13 +59,20 @@ impl Folder {
         Ok(Self {
             path: path.to_owned(),
             _owner: owner,
+            files: OnceLock::new(),
         })
     }
 
     /// The database: what is committed is on disk.
     pub(super) async fn connect(&self) -> Result<SqliteConnection, QueueError> {
+        let file = self.path.join(DATABASE);
+        // SQLite gives its other files the permissions of this one.
+        private_file(&file).map_err(|source| self.unusable(source))?;
+        for name in [OWNER, DATABASE, LOG, INDEX] {
+            tighten(&self.path.join(name)).map_err(|source| self.unusable(source))?;
+        }
         let mut connection = SqliteConnectOptions::new()
-            .filename(self.path.join(DATABASE))
+            .filename(file)
             .create_if_missing(true)
             .journal_mode(SqliteJournalMode::Wal)
             .synchronous(SqliteSynchronous::Full)
@@ -74,11 +81,67 @@ impl Folder {
             .await?;
         MIGRATIONS.run(&mut connection).await?;
         // A new file is there for good only once its name is.
-        sync(&self.path).map_err(|source| QueueError::Folder {
-            folder: self.path.clone(),
-            source,
-        })?;
+        sync(&self.path).map_err(|source| self.unusable(source))?;
+        self.note_files().map_err(|source| self.unusable(source))?;
         Ok(connection)
+    }
+
+    /// Fails once a file of the queue was deleted, moved or replaced: what is written after that is
+    /// in a file that nobody will find again.
+    pub(super) fn check(&self) -> Result<(), QueueError> {
+        for (file, id) in self.files.get().into_iter().flatten() {
+            let found = FileId::of(file);
+            if !matches!(found, Ok(found) if found == *id) {
+                return Err(QueueError::Replaced { file: file.clone() });
+            }
+        }
+        Ok(())
+    }
+
+    fn note_files(&self) -> io::Result<()> {
+        let files = [OWNER, DATABASE, LOG].map(|name| self.path.join(name));
+        let ids = files.into_iter().map(|file| {
+            let id = FileId::of(&file)?;
+            Ok((file, id))
+        });
+        let files = ids.collect::<io::Result<_>>()?;
+        self.files.get_or_init(|| files);
+        Ok(())
+    }
+
+    fn unusable(&self, source: io::Error) -> QueueError {
+        let folder = self.path.clone();
+        QueueError::Folder { folder, source }
+    }
+}
+
+/// Which file it is, whatever its name.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct FileId {
+    #[cfg(unix)]
+    device: u64,
+    #[cfg(unix)]
+    inode: u64,
+}
+
+#[cfg(unix)]
+impl FileId {
+    fn of(file: &Path) -> io::Result<Self> {
+        use std::os::unix::fs::MetadataExt as _;
+
+        let found = fs::metadata(file)?;
+        Ok(Self {
+            device: found.dev(),
+            inode: found.ino(),
+        })
+    }
+}
+
+#[cfg(not(unix))]
+impl FileId {
+    /// Here an open file can be neither deleted nor replaced.
+    fn of(file: &Path) -> io::Result<Self> {
+        fs::metadata(file).map(|_| Self {})
     }
 }
 
@@ -96,6 +159,49 @@ fn make_private(path: &Path) -> io::Result<()> {
 #[cfg(not(unix))]
 fn make_private(path: &Path) -> io::Result<()> {
     fs::create_dir_all(path)
+}
+
+/// Opens a file for writing; a new one is nobody else's from its first byte.
+fn private_file(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(false);
+    owner_only(&mut options);
+    options.open(path)
+}
+
+#[cfg(unix)]
+fn owner_only(options: &mut OpenOptions) {
+    use std::os::unix::fs::OpenOptionsExt as _;
+
+    options.mode(0o600);
+}
+
+#[cfg(not(unix))]
+fn owner_only(_options: &mut OpenOptions) {}
+
+/// Takes from others what they may do with a file that an earlier version made.
+#[cfg(unix)]
+fn tighten(path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let found = match fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        found => found?,
+    };
+    if found.permissions().mode() & 0o077 == 0 {
+        return Ok(());
+    }
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
+    tracing::warn!(
+        file = %path.display(),
+        "a file of the offline queue could be used by others: now only by its owner"
+    );
+    Ok(())
+}
+
+#[cfg(not(unix))]
+fn tighten(_path: &Path) -> io::Result<()> {
+    Ok(())
 }
 
 #[cfg(unix)]

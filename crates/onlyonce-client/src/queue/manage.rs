@@ -16,7 +16,7 @@ impl Queue {
     /// key and starts anew; if the old one is being sent, this waits for the end of that attempt.
     pub async fn edit(&self, id: OperationId, operation: Operation) -> Result<Edited, QueueError> {
         let mut database = self.lock_landed(id).await;
-        let mut transaction = begin(&mut database).await?;
+        let mut transaction = begin(&self.shared.folder, &mut database).await?;
         let found = rows::find(&mut transaction, id).await?;
         let (_, row) = found.ok_or(QueueError::NotThere)?;
         if row.group.is_some() {
@@ -24,7 +24,7 @@ impl Queue {
         }
         let key = self.shared.keys.v4();
         rows::replace(&mut transaction, id, &key, &operation).await?;
-        transaction.commit().await?;
+        self.commit(transaction).await?;
         drop(database);
         self.shared.changed.send_replace(());
         let may_have_run = row.sent_at.is_some();
@@ -49,6 +49,7 @@ impl Queue {
             .execute(&mut *database)
             .await?;
         }
+        self.shared.folder.check()?;
         drop(database);
         self.shared.changed.send_replace(());
         Ok(())
@@ -58,7 +59,7 @@ impl Queue {
     /// attempt. A step of a group can be discarded only after it has failed.
     pub async fn discard(&self, id: OperationId) -> Result<(), QueueError> {
         let mut database = self.lock_landed(id).await;
-        let mut transaction = begin(&mut database).await?;
+        let mut transaction = begin(&self.shared.folder, &mut database).await?;
         let found = sqlx::query_as(
             "SELECT state, group_id FROM operations WHERE id = ? AND state <> 'done'",
         );
@@ -74,7 +75,7 @@ impl Queue {
         if let Some(group) = group {
             outcome::advance(&mut transaction, group, self.wall()).await?;
         }
-        transaction.commit().await?;
+        self.commit(transaction).await?;
         drop(database);
         self.shared.changed.send_replace(());
         Ok(())
@@ -170,12 +171,12 @@ impl Queue {
     pub async fn mark_success(&self, key: &Key) -> Result<(), QueueError> {
         let now = self.wall();
         let mut database = self.shared.database.lock().await;
-        let mut transaction = begin(&mut database).await?;
+        let mut transaction = begin(&self.shared.folder, &mut database).await?;
         match rows::by_key(&mut transaction, key).await? {
             Some((id, _, _)) => outcome::done(&mut transaction, id, None, now).await?,
             None => outcome::note(&mut transaction, key, now).await?,
         }
-        transaction.commit().await?;
+        self.commit(transaction).await?;
         drop(database);
         self.shared.changed.send_replace(());
         Ok(())

@@ -132,10 +132,13 @@ async fn undo(
     .bind(first)
     .execute(&mut *transaction)
     .await?;
-    sqlx::query("UPDATE operations SET state = 'waiting' WHERE group_id = ? AND state = 'spare'")
-        .bind(place.group)
-        .execute(transaction)
-        .await?;
+    // Due at once: the time of an earlier process may be in the row.
+    sqlx::query(
+        "UPDATE operations SET state = 'waiting', due_at = 0 WHERE group_id = ? AND state = 'spare'",
+    )
+    .bind(place.group)
+    .execute(transaction)
+    .await?;
     Ok(())
 }
 

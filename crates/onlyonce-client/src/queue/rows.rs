@@ -40,7 +40,8 @@ pub(super) struct New<'a> {
     pub(super) key: &'a Key,
     pub(super) operation: &'a Operation,
     pub(super) place: Option<Place>,
-    pub(super) now: i64,
+    pub(super) created_at: i64,
+    pub(super) due_at: i64,
 }
 
 pub(super) async fn insert(
@@ -53,7 +54,7 @@ pub(super) async fn insert(
     let is_undo = place.is_some_and(|place| place.is_undo);
     let inserted = sqlx::query(
         "INSERT INTO operations (key, state, content, method, url, headers, body, bytes, group_id, \
-         rank, is_undo, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+         rank, is_undo, created_at, due_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     )
     .bind(new.key.expose())
     .bind(if is_undo { "spare" } else { "waiting" })
@@ -66,7 +67,8 @@ pub(super) async fn insert(
     .bind(place.map(|place| place.group))
     .bind(place.map_or(0, |place| place.rank))
     .bind(is_undo)
-    .bind(new.now)
+    .bind(new.created_at)
+    .bind(new.due_at)
     .execute(connection)
     .await?;
     Ok(OperationId(inserted.last_insert_rowid()))
@@ -97,23 +99,48 @@ pub(super) async fn replace(
     Ok(())
 }
 
-/// Operations that may be sent now, the oldest first. One of a group waits for those before it.
+/// Operations that may be sent now and are not `in_flight`, those first that have been due for
+/// longest. One of a group waits for those before it.
 pub(super) async fn due(
     connection: &mut SqliteConnection,
     now: i64,
+    in_flight: &[i64],
     at_most: usize,
-) -> Result<Vec<OperationId>, QueueError> {
-    let ids: Vec<i64> = sqlx::query_scalar(
-        "SELECT id FROM operations AS it WHERE state = 'waiting' AND due_at <= ? AND (group_id IS \
-         NULL OR NOT EXISTS (SELECT 1 FROM operations AS before WHERE before.group_id = it.group_id \
-         AND before.rank < it.rank AND (before.state = 'waiting' OR (before.state = 'failed' AND \
-         before.is_undo = 1)))) ORDER BY id LIMIT ?",
+) -> Result<Vec<Row>, QueueError> {
+    let rows = sqlx::query(
+        "SELECT * FROM operations AS it INDEXED BY operations_by_due WHERE state = 'waiting' AND due_at <= ? AND id NOT IN \
+         (SELECT value FROM json_each(?)) AND (group_id IS NULL OR NOT EXISTS (SELECT 1 FROM \
+         operations AS before WHERE before.group_id = it.group_id AND before.rank < it.rank AND \
+         (before.state = 'waiting' OR (before.state = 'failed' AND before.is_undo = 1)))) \
+         ORDER BY due_at, id LIMIT ?",
     )
     .bind(now)
+    .bind(list(in_flight))
     .bind(i64::try_from(at_most).unwrap_or(i64::MAX))
     .fetch_all(connection)
     .await?;
-    Ok(ids.into_iter().map(OperationId).collect())
+    rows.iter().map(read).collect()
+}
+
+/// Notes that operations are about to be sent, unless they were before.
+pub(super) async fn sent(
+    connection: &mut SqliteConnection,
+    ids: &[i64],
+    wall: i64,
+) -> Result<(), QueueError> {
+    sqlx::query(
+        "UPDATE operations SET sent_at = ? WHERE sent_at IS NULL AND id IN \
+         (SELECT value FROM json_each(?))",
+    )
+    .bind(wall)
+    .bind(list(ids))
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+fn list(ids: &[i64]) -> String {
+    serde_json::to_string(ids).expect("numbers are JSON")
 }
 
 /// When the next operation that still waits may be sent.
@@ -122,7 +149,8 @@ pub(super) async fn next_due(
     now: i64,
 ) -> Result<Option<i64>, QueueError> {
     let next = sqlx::query_scalar(
-        "SELECT MIN(due_at) FROM operations WHERE state = 'waiting' AND due_at > ?",
+        "SELECT MIN(due_at) FROM operations INDEXED BY operations_by_due WHERE state = 'waiting' AND \
+         due_at > ?",
     );
     Ok(next.bind(now).fetch_one(connection).await?)
 }
@@ -234,10 +262,7 @@ pub(super) async fn insert_group(
 
 /// How many operations are not done, and their bytes.
 pub(super) async fn held(connection: &mut SqliteConnection) -> Result<(i64, i64), QueueError> {
-    let held = sqlx::query_as(
-        "SELECT COUNT(*), COALESCE(SUM(bytes), 0) FROM operations \
-         WHERE state IN ('waiting', 'spare', 'failed')",
-    );
+    let held = sqlx::query_as("SELECT operations, bytes FROM held");
     Ok(held.fetch_one(connection).await?)
 }
 

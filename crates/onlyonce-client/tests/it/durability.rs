@@ -2,8 +2,9 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
+use std::path::Path;
 
-use onlyonce_client::{Cause, Queue, QueueError, Status};
+use onlyonce_client::{Cause, Queue, QueueError, Status, job_key};
 use tempfile::tempdir;
 
 use crate::support::{Say, Script, operation};
@@ -77,7 +78,7 @@ async fn failed_operations_and_the_success_log_survive_a_restart() {
     let folder = tempdir().unwrap();
     let script = Script::new([Say::Status(200), Say::Status(400)]);
     let queue = Queue::open(folder.path(), script.sender()).await.unwrap();
-    let key = onlyonce_client::job_key("1").unwrap();
+    let key = job_key("1").unwrap();
     queue.enqueue_as(&key, operation("a")).await.unwrap();
     queue.drain().await.unwrap();
     queue.enqueue(operation("b")).await.unwrap();
@@ -170,6 +171,82 @@ async fn nobody_else_can_look_into_the_folder() {
 
     let mode = fs::metadata(&path).unwrap().permissions().mode();
     assert_eq!(mode & 0o077, 0);
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn the_queue_s_files_are_its_owner_s_from_the_first_byte() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let folder = tempdir().unwrap();
+    let open = || Queue::open(folder.path(), Script::new([]).sender());
+    let modes = || {
+        let files = fs::read_dir(folder.path()).unwrap().map(Result::unwrap);
+        let mode = |file: &fs::DirEntry| file.metadata().unwrap().permissions().mode() & 0o777;
+        let mut modes: Vec<_> = files
+            .map(|file| (file.file_name().into_string().unwrap(), mode(&file)))
+            .collect();
+        modes.sort();
+        modes
+    };
+    let private = ["owner", "queue.db", "queue.db-shm", "queue.db-wal"]
+        .map(|name| (name.to_owned(), 0o600))
+        .to_vec();
+
+    let queue = open().await.unwrap();
+    queue.enqueue(operation("a")).await.unwrap();
+    assert_eq!(modes(), private);
+    drop(queue);
+    // As an earlier version left them.
+    for file in fs::read_dir(folder.path()).unwrap() {
+        let path = file.unwrap().path();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o644)).unwrap();
+    }
+    let _queue = open().await.unwrap();
+
+    assert_eq!(modes(), private);
+}
+
+/// What is written into a file that was deleted is gone with the process.
+#[cfg(unix)]
+#[tokio::test(start_paused = true)]
+async fn nothing_is_acknowledged_or_sent_once_a_file_of_the_queue_is_gone_or_another() {
+    let gone: fn(&Path) = |file| fs::remove_file(file).unwrap();
+    let moved: fn(&Path) = |file| fs::rename(file, file.with_extension("old")).unwrap();
+    let replaced: fn(&Path) = |file| {
+        fs::copy(file, file.with_extension("new")).unwrap();
+        fs::rename(file.with_extension("new"), file).unwrap();
+    };
+    for name in ["queue.db", "queue.db-wal", "owner"] {
+        for fault in [gone, moved, replaced] {
+            let folder = tempdir().unwrap();
+            let script = Script::new([]);
+            let queue = Queue::open(folder.path(), script.sender()).await.unwrap();
+            let id = queue.enqueue(operation("a")).await.unwrap();
+            fault(&folder.path().join(name));
+
+            let queued = queue.enqueue(operation("b")).await;
+            assert!(queued.is_err(), "{name}: it was acknowledged");
+            let refused = [
+                queued.map(drop),
+                queue.enqueue_all([operation("c")]).await.map(drop),
+                queue.mark_success(&job_key("1").unwrap()).await,
+                queue.discard(id).await,
+                queue.drain().await,
+                queue.run().await.map(drop),
+            ];
+
+            for refused in refused {
+                let error = refused.unwrap_err();
+                assert!(
+                    matches!(error, QueueError::Replaced { .. }),
+                    "{name}: {error}"
+                );
+                assert!(error.to_string().contains(name), "{error}");
+            }
+            assert!(script.seen().is_empty(), "{name}");
+        }
+    }
 }
 
 #[tokio::test]

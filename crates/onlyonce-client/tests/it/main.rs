@@ -8,5 +8,6 @@ mod durability;
 mod groups;
 mod profiles;
 mod queue;
+mod rates;
 mod sender;
 mod support;
