@@ -45,11 +45,14 @@ pub enum Cause {
     Unreachable,
     /// No answer, or a broken one: it may have run.
     Interrupted,
+    /// What answered is not the service, as far as can be told: a redirect, a login page, a network
+    /// that wants a sign-in. What became of the operation is unknown.
+    NotTheService,
 }
 
 impl Cause {
     /// All of them.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Conflict,
         Self::InProgress,
         Self::OutcomeUnknown,
@@ -66,6 +69,7 @@ impl Cause {
         Self::FailedForGood,
         Self::Unreachable,
         Self::Interrupted,
+        Self::NotTheService,
     ];
 
     /// Its name, in metrics and on disk.
@@ -87,6 +91,7 @@ impl Cause {
             Self::FailedForGood => "failed-for-good",
             Self::Unreachable => "unreachable",
             Self::Interrupted => "interrupted",
+            Self::NotTheService => "not-the-service",
         }
     }
 
@@ -104,7 +109,8 @@ impl Cause {
             | Self::Unavailable
             | Self::Failed
             | Self::Unreachable
-            | Self::Interrupted => true,
+            | Self::Interrupted
+            | Self::NotTheService => true,
             Self::Conflict
             | Self::OutcomeUnknown
             | Self::Expired
@@ -127,7 +133,8 @@ impl Cause {
             | Self::Unavailable
             | Self::Failed
             | Self::FailedForGood
-            | Self::Interrupted => true,
+            | Self::Interrupted
+            | Self::NotTheService => true,
             Self::Conflict
             | Self::RequestTooLarge
             | Self::StoreDown
@@ -187,6 +194,9 @@ impl fmt::Display for Cause {
             Self::FailedForGood => "the service failed and keeps that as its answer",
             Self::Unreachable => "the service cannot be reached: retry with the same key",
             Self::Interrupted => "no whole answer came: retry with the same key",
+            Self::NotTheService => {
+                "what answered is not the service: sign in to the network or correct the address, then retry with the same key"
+            }
         })
     }
 }

@@ -2,9 +2,11 @@
 
 mod cause;
 mod counters;
+mod evidence;
 mod keys;
 mod operation;
 mod queue;
+mod redirect;
 mod reply;
 mod retry;
 mod sender;
@@ -12,6 +14,7 @@ mod transport;
 
 pub use cause::{Cause, Failure};
 pub use counters::Counts;
+pub use evidence::Evidence;
 pub use keys::{Keys, job_key, workflow_key};
 pub use onlyonce_core::Key;
 pub use operation::{BODY_BYTES_MAX, Operation, OperationError};
@@ -22,7 +25,7 @@ pub use queue::{
 pub use reply::Reply;
 pub use retry::Retry;
 pub use sender::{Sender, Sent};
-pub use transport::{REPLY_BYTES_MAX, Transport, TransportError};
+pub use transport::{Http, REPLY_BYTES_MAX, Transport, TransportError};
 
 /// The guide's code, run with the tests.
 #[cfg(doctest)]

@@ -35,6 +35,9 @@ pub struct Reply {
     pub body: Bytes,
     /// Whether that is all of it.
     pub is_whole: bool,
+    /// Whether the transport followed a redirect, so that this is the answer to another request. It
+    /// then says nothing about the operation.
+    pub was_redirected: bool,
 }
 
 impl Reply {
@@ -45,6 +48,7 @@ impl Reply {
             headers,
             body,
             is_whole: true,
+            was_redirected: false,
         }
     }
 
@@ -72,9 +76,14 @@ impl Reply {
         serde_json::from_slice(&self.body).ok()
     }
 
-    /// Whether it says that the operation is done.
-    pub(crate) fn is_success(&self) -> bool {
-        self.status.is_success() || self.status == StatusCode::SEE_OTHER
+    pub(crate) fn is_json(&self) -> bool {
+        self.json().is_some()
+    }
+
+    /// Whether a status of success says that the operation still runs: services may refuse a
+    /// duplicate with 202.
+    pub(crate) fn says_in_progress(&self) -> bool {
+        self.headers.contains_key(RETRY_AFTER) && Said::read(self).is_in_progress()
     }
 
     /// What went wrong, when it is no success.
@@ -97,6 +106,9 @@ impl Reply {
     fn cause(&self, said: &Said, asks_to_wait: bool) -> Cause {
         if let Some(cause) = said.refusal(self.status) {
             return cause;
+        }
+        if asks_to_wait && said.is_in_progress() {
+            return Cause::InProgress;
         }
         match (self.status.as_u16(), said.retryable) {
             (401 | 407, _) => Cause::Unauthorised,
@@ -150,6 +162,13 @@ impl Said {
         }
     }
 
+    /// Whether it says that the same operation still runs, whatever its status: that is a setting of
+    /// the service.
+    fn is_in_progress(&self) -> bool {
+        let mut codes = self.codes.iter();
+        codes.any(|code| SPOKEN.in_progress.contains(code.as_str()))
+    }
+
     /// What it means, if it is a refusal that some profile words like this.
     fn refusal(&self, status: StatusCode) -> Option<Cause> {
         let mut found = self.codes.iter();
@@ -197,6 +216,8 @@ static SPOKEN: LazyLock<Spoken> = LazyLock::new(Spoken::gather);
 
 struct Spoken {
     refusals: BTreeMap<(u16, &'static str), BTreeSet<Row>>,
+    /// Codes that mean "still running" and nothing else.
+    in_progress: BTreeSet<&'static str>,
     /// Headers and body members that mark a replay.
     flags: Vec<HeaderName>,
     fields: BTreeSet<String>,
@@ -212,6 +233,7 @@ impl Spoken {
     fn gather() -> Self {
         let mut spoken = Self {
             refusals: BTreeMap::new(),
+            in_progress: BTreeSet::new(),
             flags: Vec::new(),
             fields: BTreeSet::new(),
         };
@@ -234,6 +256,16 @@ impl Spoken {
                 .fields
                 .extend(http.body_marks.map(|marks| marks.flag));
         }
+        let means = |code: &str, wanted: fn(Cause) -> bool| {
+            let rows = spoken.refusals.iter();
+            let rows = rows.filter(|((_, other), _)| *other == code);
+            let mut rows = rows.flat_map(|(_, rows)| rows);
+            rows.all(|row| wanted(row.reason.into()))
+        };
+        let codes = spoken.refusals.keys().map(|(_, code)| *code);
+        spoken.in_progress = codes
+            .filter(|code| means(code, |cause| cause == Cause::InProgress))
+            .collect();
         spoken
     }
 }

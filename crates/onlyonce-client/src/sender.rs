@@ -11,7 +11,9 @@ use tower::retry::budget::{Budget as _, TpsBudget};
 
 use crate::cause::{Cause, Failure};
 use crate::counters::{Counters, Counts, add};
+use crate::evidence::Evidence;
 use crate::operation::Operation;
+use crate::redirect::{REDIRECTS_MAX, same_request_elsewhere};
 use crate::reply::Reply;
 use crate::retry::Retry;
 use crate::transport::{Transport, TransportError};
@@ -28,9 +30,9 @@ const BUDGET_PART: f32 = 0.2;
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use onlyonce_client::{Cause, Keys, Operation, Sender};
+/// use onlyonce_client::{Cause, Http, Keys, Operation, Sender};
 ///
-/// let sender = Sender::new(reqwest::Client::new());
+/// let sender = Sender::new(Http::new()?);
 /// let key = Keys::default().v4();
 /// # let address = "http://127.0.0.1:9/users";
 /// # let sender = sender.retry(onlyonce_client::Retry { attempts_max: 1, ..Default::default() });
@@ -47,6 +49,7 @@ const BUDGET_PART: f32 = 0.2;
 #[derive(Clone)]
 pub struct Sender {
     transport: Arc<dyn Transport>,
+    evidence: Evidence,
     retry: Retry,
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy>,
@@ -70,11 +73,11 @@ pub struct Sent {
 }
 
 impl Sender {
-    /// A sender over `transport`, such as a [`reqwest::Client`], which decides about TLS, proxies
-    /// and redirects.
+    /// A sender over `transport`, such as [`Http`](crate::Http), which decides about TLS and proxies.
     pub fn new(transport: impl Transport) -> Self {
         Self {
             transport: Arc::new(transport),
+            evidence: Evidence::default(),
             retry: Retry::default(),
             clock: Arc::new(SystemClock::new()),
             entropy: Arc::new(OsEntropy::new()),
@@ -92,6 +95,13 @@ impl Sender {
     #[must_use]
     pub fn retry(mut self, retry: Retry) -> Self {
         self.retry = retry;
+        self
+    }
+
+    /// The same, knowing the service's own answers by this.
+    #[must_use]
+    pub fn evidence(mut self, evidence: Evidence) -> Self {
+        self.evidence = evidence;
         self
     }
 
@@ -178,14 +188,9 @@ impl Sender {
     pub async fn attempt(&self, operation: &Operation, key: &Key) -> Result<Sent, Failure> {
         let request = self.request(operation, key)?;
         add(&self.counters.attempts);
-        let exchanged = timeout(self.retry.attempt_timeout, self.transport.exchange(request));
+        let exchanged = timeout(self.retry.attempt_timeout, self.exchange(request));
         let judged = match exchanged.await {
-            Ok(Ok(reply)) if reply.is_success() => Ok(Sent {
-                is_replayed: reply.is_replayed(),
-                reply,
-                attempts: 1,
-            }),
-            Ok(Ok(reply)) => Err(reply.into_failure(self.clock.wall())),
+            Ok(Ok(reply)) => self.judge(operation, reply),
             Ok(Err(error)) => Err(unanswered(error)),
             Err(_elapsed) => {
                 let bound = self.retry.attempt_timeout;
@@ -197,6 +202,42 @@ impl Sender {
         judged.map_err(|failure| Failure {
             attempts: 1,
             ..failure
+        })
+    }
+
+    /// Sends a request, and sends it on within its origin if the service says so.
+    async fn exchange(&self, mut request: Request<bytes::Bytes>) -> Result<Reply, TransportError> {
+        let mut reply = self.transport.exchange(request.clone()).await?;
+        for _ in 0..REDIRECTS_MAX {
+            let Some(there) = same_request_elsewhere(&request, &reply) else {
+                break;
+            };
+            *request.uri_mut() = there;
+            let sent_on = self.transport.exchange(request.clone()).await;
+            reply = sent_on.map_err(|error| match error {
+                // The first address did hear of it.
+                TransportError::NotSent(source) => TransportError::Interrupted(source),
+                error @ TransportError::Interrupted(_) => error,
+            })?;
+        }
+        Ok(reply)
+    }
+
+    /// What an answer says about the operation: nothing, unless it is the service's own.
+    fn judge(&self, operation: &Operation, reply: Reply) -> Result<Sent, Failure> {
+        if let Some(why) = self.evidence.missing(operation, &reply) {
+            return Err(Failure {
+                reply: Some(Box::new(reply)),
+                ..Failure::new(Cause::NotTheService, why)
+            });
+        }
+        if !self.evidence.is_done(&reply) {
+            return Err(reply.into_failure(self.clock.wall()));
+        }
+        Ok(Sent {
+            is_replayed: reply.is_replayed(),
+            reply,
+            attempts: 1,
         })
     }
 

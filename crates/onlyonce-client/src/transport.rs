@@ -1,10 +1,11 @@
-//! How a request gets to a service. [`reqwest::Client`] is one way; a test's script is another.
+//! How a request gets to a service. [`Http`] is one way; a test's script is another.
 
 use std::error::Error;
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use http::Request;
+use reqwest::redirect::Policy;
 use thiserror::Error;
 
 use crate::reply::Reply;
@@ -15,7 +16,11 @@ pub const REPLY_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Sends one request, once.
 #[async_trait]
 pub trait Transport: Send + Sync + 'static {
-    /// The service's answer to this request. Dropping the future may leave the request sent.
+    /// The answer to this request. Dropping the future may leave the request sent.
+    ///
+    /// A transport must not follow redirects: the request's key would travel to addresses that it was
+    /// not meant for, and the answer would be another request's. One that does all the same says so
+    /// with [`Reply::was_redirected`], and its answer does not count.
     async fn exchange(&self, request: Request<Bytes>) -> Result<Reply, TransportError>;
 }
 
@@ -25,39 +30,97 @@ pub enum TransportError {
     /// No byte of the request left: it certainly did not run.
     #[error("no connection")]
     NotSent(#[source] Box<dyn Error + Send + Sync>),
-    /// The connection broke after that: nobody knows.
+    /// The connection broke after that: the outcome is unknown.
     #[error("the connection broke")]
     Interrupted(#[source] Box<dyn Error + Send + Sync>),
 }
 
-#[async_trait]
-impl Transport for reqwest::Client {
-    async fn exchange(&self, request: Request<Bytes>) -> Result<Reply, TransportError> {
-        let request = reqwest::Request::try_from(request).map_err(broken)?;
-        let mut response = self.execute(request).await.map_err(broken)?;
-        let (status, headers) = (response.status(), response.headers().clone());
-        let mut body = BytesMut::new();
-        let mut is_whole = true;
-        while let Some(chunk) = response.chunk().await.map_err(broken)? {
-            if body.len() + chunk.len() > REPLY_BYTES_MAX {
-                is_whole = false;
-                break;
-            }
-            body.extend_from_slice(&chunk);
-        }
-        Ok(Reply {
-            is_whole,
-            ..Reply::new(status, headers, body.freeze())
-        })
+/// HTTP as operations need it: no redirect is followed behind the sender's back. Clones share their
+/// connections.
+///
+/// ```
+/// use onlyonce_client::{Http, Sender};
+///
+/// # fn main() -> Result<(), reqwest::Error> {
+/// let sender = Sender::new(Http::new()?);
+/// // With settings of your own, such as TLS roots or a proxy:
+/// let agent = reqwest::Client::builder().user_agent("till/1.0");
+/// let sender = Sender::new(Http::with(agent)?);
+/// # let _ = sender; Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Http {
+    client: reqwest::Client,
+}
+
+impl Http {
+    /// HTTP with the usual settings.
+    pub fn new() -> Result<Self, reqwest::Error> {
+        Self::with(reqwest::Client::builder())
+    }
+
+    /// HTTP with these settings, but for redirects: those are off.
+    pub fn with(settings: reqwest::ClientBuilder) -> Result<Self, reqwest::Error> {
+        let client = settings.redirect(Policy::none()).build()?;
+        Ok(Self { client })
     }
 }
 
-/// The address is left out: it may hold what is nobody's business.
-fn broken(error: reqwest::Error) -> TransportError {
-    let error = error.without_url();
-    if error.is_connect() || error.is_builder() {
-        TransportError::NotSent(error.into())
-    } else {
-        TransportError::Interrupted(error.into())
+#[async_trait]
+impl Transport for Http {
+    async fn exchange(&self, request: Request<Bytes>) -> Result<Reply, TransportError> {
+        let request = reqwest::Request::try_from(request).map_err(not_sent)?;
+        let response = self.client.execute(request).await.map_err(|error| {
+            if error.is_connect() || error.is_builder() {
+                not_sent(error)
+            } else {
+                interrupted(error)
+            }
+        })?;
+        read(response).await
     }
+}
+
+/// Prefer [`Http`]: a client may follow redirects, and nothing tells whether this one does. So an
+/// answer from another address than the one that was asked counts as a redirect, and a connection that
+/// failed may have been a later one: the operation may have run.
+#[async_trait]
+impl Transport for reqwest::Client {
+    async fn exchange(&self, request: Request<Bytes>) -> Result<Reply, TransportError> {
+        let request = reqwest::Request::try_from(request).map_err(not_sent)?;
+        let mut asked = request.url().clone();
+        let response = self.execute(request).await.map_err(interrupted)?;
+        let mut answered = response.url().clone();
+        asked.set_fragment(None);
+        answered.set_fragment(None);
+        let mut reply = read(response).await?;
+        reply.was_redirected = answered != asked;
+        Ok(reply)
+    }
+}
+
+async fn read(mut response: reqwest::Response) -> Result<Reply, TransportError> {
+    let (status, headers) = (response.status(), response.headers().clone());
+    let mut body = BytesMut::new();
+    let mut is_whole = true;
+    while let Some(chunk) = response.chunk().await.map_err(interrupted)? {
+        if body.len() + chunk.len() > REPLY_BYTES_MAX {
+            is_whole = false;
+            break;
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(Reply {
+        is_whole,
+        ..Reply::new(status, headers, body.freeze())
+    })
+}
+
+/// The address is left out: it may hold what is nobody's business.
+fn not_sent(error: reqwest::Error) -> TransportError {
+    TransportError::NotSent(error.without_url().into())
+}
+
+fn interrupted(error: reqwest::Error) -> TransportError {
+    TransportError::Interrupted(error.without_url().into())
 }

@@ -23,7 +23,7 @@ use tokio::time::{sleep, timeout};
 
 use self::proxy::{Fate, Proxy};
 use self::stretch::Stretch;
-use crate::support::Service;
+use crate::support::{Service, http};
 
 pub(crate) mod proxy;
 mod stretch;
@@ -199,7 +199,7 @@ fn sender() -> Sender {
         in_progress_delay: Duration::from_millis(10),
         ..Retry::default()
     };
-    Sender::new(reqwest::Client::new()).retry(retry)
+    Sender::new(http()).retry(retry)
 }
 
 /// The client process: nothing but a test that passes, unless it was started as one.

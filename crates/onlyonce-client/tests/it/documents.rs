@@ -12,12 +12,12 @@ use tempfile::tempdir;
 
 use crate::chaos::proxy::{Fate, Proxy};
 use crate::profiles;
-use crate::support::{HOUR, Say, Script, Service, operation};
+use crate::support::{HOUR, Say, Script, Service, http, operation};
 
 /// A sender that does not keep a test waiting.
 fn quick() -> Sender {
     let millisecond = Duration::from_millis(1);
-    Sender::new(reqwest::Client::new()).retry(Retry {
+    Sender::new(http()).retry(Retry {
         backoff_min: millisecond,
         backoff_max: millisecond,
         in_progress_delay: 20 * millisecond,

@@ -1,14 +1,16 @@
 //! Groups: in order, and all or nothing.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
 
 use onlyonce_client::{
     Cause, Group, GroupStatus, Operation, Queue, QueueError, QueueOptions, Sender, Status,
 };
-use onlyonce_core::Policy;
+use onlyonce_core::{Clock, Policy, SystemClock, Timestamp};
 use tempfile::{TempDir, tempdir};
 
-use crate::support::{Calendar, HOUR, Say, Script, Service, operation};
+use crate::support::{Calendar, HOUR, Say, Script, Service, http, operation};
 
 async fn open(script: &Script) -> (TempDir, Queue) {
     let folder = tempdir().unwrap();
@@ -32,7 +34,7 @@ fn group() -> Group {
 async fn a_group_is_done_in_order_by_a_real_service() {
     let service = Service::start(Policy::default()).await;
     let folder = tempdir().unwrap();
-    let queue = Queue::open(folder.path(), Sender::new(reqwest::Client::new()))
+    let queue = Queue::open(folder.path(), Sender::new(http()))
         .await
         .unwrap();
     let group = Group::new()
@@ -353,4 +355,37 @@ async fn a_step_whose_key_expired_is_undone_and_told() {
 
     assert_eq!(script.story(), ["POST /a", "DELETE /a"]);
     assert_eq!(queue.group(id).await.unwrap(), Some(GroupStatus::Undone));
+}
+
+/// A clock that began long before this process did.
+struct Ahead(SystemClock);
+
+impl Clock for Ahead {
+    fn now(&self) -> Duration {
+        self.0.now() + 1000 * HOUR
+    }
+
+    fn wall(&self) -> Timestamp {
+        self.0.wall()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_compensation_does_not_wait_for_the_clock_of_a_process_that_is_gone() {
+    let folder = tempdir().unwrap();
+    let script = Script::new([Say::Status(200), Say::Status(400)]);
+    let ahead = script.sender().clock(Arc::new(Ahead(SystemClock::new())));
+    let queue = Queue::open(folder.path(), ahead).await.unwrap();
+    let group = Group::new()
+        .step_or_undo(operation("a"), undo("a"))
+        .step(operation("b"));
+    queue.enqueue_group(group).await.unwrap();
+    drop(queue);
+
+    let queue = Queue::open(folder.path(), script.sender()).await.unwrap();
+    queue.drain().await.unwrap();
+
+    assert_eq!(script.story(), ["POST /a", "POST /b", "DELETE /a"]);
+    let seen = script.seen();
+    assert!(seen[2].at - seen[1].at < HOUR);
 }

@@ -5,7 +5,9 @@
 mod chaos;
 mod documents;
 mod durability;
+mod evidence;
 mod groups;
+mod portals;
 mod profiles;
 mod queue;
 mod rates;

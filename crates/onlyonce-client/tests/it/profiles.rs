@@ -12,7 +12,7 @@ use onlyonce_tower::IdempotencyLayer;
 use serde_json::json;
 use tokio::sync::Semaphore;
 
-use crate::support::serve;
+use crate::support::{http, serve};
 
 /// `/quick` answers, `/slow` only when the gate opens, `/long` with a long answer.
 pub(crate) async fn start(policy: Policy) -> (String, Arc<Semaphore>) {
@@ -32,7 +32,7 @@ pub(crate) async fn start(policy: Policy) -> (String, Arc<Semaphore>) {
 }
 
 fn sender() -> Sender {
-    Sender::new(reqwest::Client::new())
+    Sender::new(http())
 }
 
 fn ask(url: &str, context: u32, bytes: usize) -> Operation {

@@ -13,7 +13,7 @@ use onlyonce_core::{Entropy, OsEntropy, Policy};
 use serde_json::json;
 use tempfile::{TempDir, tempdir};
 
-use crate::support::{Calendar, HOUR, Say, Script, Service, operation};
+use crate::support::{Calendar, HOUR, Say, Script, Service, http, operation};
 
 async fn open(script: &Script) -> (TempDir, Queue) {
     let folder = tempdir().unwrap();
@@ -29,7 +29,7 @@ fn done(status: Option<Status>) -> bool {
 async fn a_queued_operation_is_done_once_and_its_answer_is_kept() {
     let service = Service::start(Policy::default()).await;
     let folder = tempdir().unwrap();
-    let queue = Queue::open(folder.path(), Sender::new(reqwest::Client::new()))
+    let queue = Queue::open(folder.path(), Sender::new(http()))
         .await
         .unwrap();
 
@@ -49,7 +49,7 @@ async fn a_queued_operation_is_done_once_and_its_answer_is_kept() {
 async fn who_waits_for_an_operation_is_told_when_it_is_done() {
     let service = Service::start(Policy::default()).await;
     let folder = tempdir().unwrap();
-    let queue = Queue::open(folder.path(), Sender::new(reqwest::Client::new()))
+    let queue = Queue::open(folder.path(), Sender::new(http()))
         .await
         .unwrap();
     let running = tokio::spawn({

@@ -12,7 +12,7 @@ use rand_chacha::ChaCha8Rng;
 use serde_json::json;
 
 use crate::chaos::proxy::{Fate, Proxy};
-use crate::support::{Say, Script, Service, operation};
+use crate::support::{Say, Script, Service, http, operation};
 
 struct Seeded(Mutex<ChaCha8Rng>);
 
@@ -41,7 +41,7 @@ async fn a_lost_answer_is_fetched_again_with_the_same_key() {
         backoff_max: Duration::from_millis(1),
         ..Retry::default()
     };
-    let sender = Sender::new(reqwest::Client::new()).retry(quick);
+    let sender = Sender::new(http()).retry(quick);
     let operation = Operation::post(&format!("{}/apply/a", proxy.address)).unwrap();
 
     let sent = sender

@@ -11,7 +11,7 @@ use axum::extract::{Path, State};
 use axum::http::{HeaderMap, HeaderValue, Request, StatusCode};
 use axum::routing::post;
 use bytes::Bytes;
-use onlyonce_client::{Operation, Reply, Sender, Transport, TransportError};
+use onlyonce_client::{Http, Operation, Reply, Sender, Transport, TransportError};
 use onlyonce_core::{Clock, Engine, MemoryStore, Policy, SystemClock, Timestamp, async_trait};
 use onlyonce_tower::IdempotencyLayer;
 use serde_json::{Value, json};
@@ -75,9 +75,16 @@ pub(crate) async fn serve(app: Router) -> String {
     address
 }
 
+/// The transport that operations should have.
+pub(crate) fn http() -> Http {
+    Http::new().unwrap()
+}
+
 /// What the network or the service does with one request.
 pub(crate) enum Say {
     Status(u16),
+    /// With this header and this body.
+    With(u16, &'static str, &'static str, &'static str),
     Json(u16, Value),
     RetryAfter(u16, u64),
     NotSent,
@@ -159,6 +166,10 @@ impl Transport for Script {
         };
         match say.unwrap_or(Say::Status(200)) {
             Say::Status(status) => answer(status, HeaderMap::new(), Bytes::new()),
+            Say::With(status, name, value, body) => {
+                let header = (name.parse().unwrap(), HeaderValue::from_static(value));
+                answer(status, HeaderMap::from_iter([header]), body.into())
+            }
             Say::Json(status, body) => answer(status, HeaderMap::new(), body.to_string().into()),
             Say::RetryAfter(status, seconds) => {
                 let after = ("retry-after".parse().unwrap(), HeaderValue::from(seconds));
