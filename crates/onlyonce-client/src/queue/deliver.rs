@@ -134,11 +134,8 @@ impl Queue {
         let mut database = self.shared.database.lock().await;
         let now = self.now();
         let mut transaction = begin(&self.shared.folder, &mut database).await?;
-        for attempt in landed {
-            self.settle(&mut transaction, &attempt.row, &attempt.sent)
-                .await?;
-        }
         if !landed.is_empty() {
+            self.settle(&mut transaction, landed).await?;
             outcome::sweep(&mut transaction, self.log_start()).await?;
         }
         let picked = self.pick(&mut transaction, at_most, now).await?;
@@ -214,27 +211,37 @@ impl Queue {
         }
     }
 
-    /// Writes down what came of an attempt.
+    /// Writes down what came of attempts.
     async fn settle(
         &self,
         transaction: &mut SqliteConnection,
-        row: &Row,
-        sent: &Result<Sent, Failure>,
+        landed: &[Landed],
     ) -> Result<(), QueueError> {
-        let wall = self.wall();
-        match sent {
-            Ok(sent) => outcome::done(transaction, row.id, Some(&sent.reply), wall).await,
-            Err(failure) if has_nothing_to_undo(row, failure) => {
-                outcome::done(transaction, row.id, failure.reply.as_deref(), wall).await
-            }
-            Err(failure) if self.is_final(row, failure.cause) => {
-                outcome::failed(transaction, row, failure.cause, &failure.detail, wall).await
-            }
-            Err(failure) => {
-                let due_at = self.now().saturating_add(millis(self.delay(row, failure)));
-                outcome::later(transaction, row, failure.cause, &failure.detail, due_at).await
+        let mut done = Vec::new();
+        for Landed { row, sent, .. } in landed {
+            match sent {
+                Ok(sent) => done.push((row.id, &sent.reply)),
+                Err(failure) => self.settle_failure(transaction, row, failure).await?,
             }
         }
+        outcome::done_all(transaction, &done, self.wall()).await
+    }
+
+    async fn settle_failure(
+        &self,
+        transaction: &mut SqliteConnection,
+        row: &Row,
+        failure: &Failure,
+    ) -> Result<(), QueueError> {
+        let (cause, detail, wall) = (failure.cause, &failure.detail, self.wall());
+        if has_nothing_to_undo(row, failure) {
+            return outcome::done(transaction, row.id, failure.reply.as_deref(), wall).await;
+        }
+        if self.is_final(row, cause) {
+            return outcome::failed(transaction, row, cause, detail, wall).await;
+        }
+        let due_at = self.now().saturating_add(millis(self.delay(row, failure)));
+        outcome::later(transaction, row, cause, detail, due_at).await
     }
 
     /// Whether to give up. A credential that is too old is renewed one day; only what the service

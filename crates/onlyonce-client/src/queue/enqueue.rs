@@ -60,37 +60,56 @@ impl Queue {
     }
 
     /// Writes what is wanted, if there is room and nothing against it. What is wrong with the wish is
-    /// found before anything is written.
-    pub(super) async fn write(
+    /// found before anything is written. Operations that need no look at others are put off: they are
+    /// written together, by [`write_plain`](Self::write_plain).
+    pub(super) async fn write<'w>(
         &self,
         transaction: &mut SqliteConnection,
         room: &mut Room,
-        wanted: &Wanted,
-    ) -> Result<Given, QueueError> {
-        match wanted {
+        wanted: &'w Wanted,
+    ) -> Result<Written<'w>, QueueError> {
+        Ok(Written::Given(match wanted {
             Wanted::Named(key, operation) => {
                 let known = known_by_key(transaction, key, operation).await?;
                 let one = self.write_one(transaction, room, (key, operation), known);
-                Ok(Given::One(one.await?))
+                Given::One(one.await?)
             }
             Wanted::UnlessKnown(key, operation) => {
                 let known = rows::by_content(transaction, operation).await?;
                 let one = self.write_one(transaction, room, (key, operation), known);
-                Ok(Given::One(one.await?))
+                Given::One(one.await?)
             }
             Wanted::All(operations) => {
                 room.take(operations.iter().map(|(_, operation)| operation))?;
-                let mut ids = Vec::with_capacity(operations.len());
-                for (key, operation) in operations {
-                    ids.push(self.insert(transaction, key, operation, None).await?);
+                return Ok(Written::Later(operations));
+            }
+            Wanted::Group(group) => Given::Group(self.write_group(transaction, room, group).await?),
+        }))
+    }
+
+    /// Writes what was put off, and completes the answers.
+    pub(super) async fn write_plain(
+        &self,
+        transaction: &mut SqliteConnection,
+        written: Vec<Result<Written<'_>, QueueError>>,
+    ) -> Result<Vec<Result<Given, QueueError>>, QueueError> {
+        let plain = written.iter().flat_map(|written| match written {
+            Ok(Written::Later(operations)) => *operations,
+            Ok(Written::Given(_)) | Err(_) => &[],
+        });
+        let plain: Vec<_> = plain
+            .map(|(key, operation)| self.row(key, operation, None))
+            .collect();
+        let mut ids = rows::insert_all(transaction, &plain).await?.into_iter();
+        let given = written.into_iter().map(|written| {
+            Ok(match written? {
+                Written::Given(given) => given,
+                Written::Later(operations) => {
+                    Given::All(ids.by_ref().take(operations.len()).collect())
                 }
-                Ok(Given::All(ids))
-            }
-            Wanted::Group(group) => {
-                let id = self.write_group(transaction, room, group).await?;
-                Ok(Given::Group(id))
-            }
-        }
+            })
+        });
+        Ok(given.collect())
     }
 
     async fn write_one(
@@ -153,15 +172,25 @@ impl Queue {
         operation: &Operation,
         place: Option<Place>,
     ) -> Result<OperationId, QueueError> {
-        let new = New {
+        rows::insert(transaction, self.row(key, operation, place)).await
+    }
+
+    fn row<'a>(&self, key: &'a Key, operation: &'a Operation, place: Option<Place>) -> New<'a> {
+        New {
             key,
             operation,
             place,
             created_at: self.wall(),
             due_at: self.now(),
-        };
-        rows::insert(transaction, new).await
+        }
     }
+}
+
+/// What became of a wish so far.
+pub(super) enum Written<'w> {
+    Given(Given),
+    /// There is room for these, and nothing against them.
+    Later(&'w [(Key, Operation)]),
 }
 
 /// The operation of this key, if it means the same.

@@ -147,13 +147,14 @@ impl Queue {
         let mut transaction = begin(&self.shared.folder, database).await?;
         outcome::sweep(&mut transaction, self.log_start()).await?;
         let mut room = Room::left(&mut transaction, &self.shared.options).await?;
-        let mut given = Vec::with_capacity(wanted.len());
+        let mut written = Vec::with_capacity(wanted.len());
         for one in wanted {
             match self.write(&mut transaction, &mut room, one).await {
                 Err(error) if !error.is_about_the_wish() => return Err(error),
-                answer => given.push(answer),
+                answer => written.push(answer),
             }
         }
+        let given = self.write_plain(&mut transaction, written).await?;
         self.commit(transaction).await?;
         Ok(given)
     }

@@ -1,13 +1,15 @@
 //! What is written when an attempt is over. Each function is part of one transaction, so that an
 //! operation is never done and waiting, nor a group half undone without its compensations.
 
+use std::collections::BTreeSet;
+
 use onlyonce_core::Key;
-use sqlx::SqliteConnection;
+use sqlx::{QueryBuilder, Sqlite, SqliteConnection};
 
 use super::OperationId;
 use super::error::QueueError;
 use super::group::undo_rank;
-use super::rows::{Place, Row};
+use super::rows::{Place, ROWS_AT_ONCE, Row};
 use crate::cause::Cause;
 use crate::reply::Reply;
 
@@ -21,7 +23,6 @@ pub(super) async fn done(
     reply: Option<&Reply>,
     now: i64,
 ) -> Result<(), QueueError> {
-    let whole = reply.filter(|reply| reply.is_whole && reply.body.len() <= ANSWER_BYTES_MAX);
     let group: Option<Option<i64>> = sqlx::query_scalar(
         "UPDATE operations SET state = 'done', headers = '[]', body = x'', bytes = 0, \
          attempts = attempts + ?, ended_at = ?, cause = NULL, detail = NULL, status = ?, answer = ? \
@@ -30,7 +31,7 @@ pub(super) async fn done(
     .bind(i64::from(reply.is_some()))
     .bind(now)
     .bind(reply.map(|reply| reply.status.as_u16()))
-    .bind(whole.map(|reply| reply.body.as_ref()))
+    .bind(reply.and_then(kept))
     .bind(id.0)
     .fetch_optional(&mut *transaction)
     .await?;
@@ -38,6 +39,48 @@ pub(super) async fn done(
         Some(group) => advance(transaction, group, now).await,
         None => Ok(()),
     }
+}
+
+/// These operations are done, as the service answered: the same as [`done`] for each, with fewer
+/// statements.
+pub(super) async fn done_all(
+    transaction: &mut SqliteConnection,
+    all: &[(OperationId, &Reply)],
+    now: i64,
+) -> Result<(), QueueError> {
+    let mut groups = BTreeSet::new();
+    for some in all.chunks(ROWS_AT_ONCE) {
+        let mut update = QueryBuilder::<Sqlite>::new("WITH ended (id, status, answer) AS (");
+        update.push_values(some, |mut row, (id, reply)| {
+            row.push_bind(id.0)
+                .push_bind(reply.status.as_u16())
+                .push_bind(kept(reply).map(<[u8]>::to_vec));
+        });
+        update.push(
+            ") UPDATE operations SET state = 'done', headers = '[]', body = x'', bytes = 0, \
+             attempts = attempts + 1, cause = NULL, detail = NULL, status = ended.status, \
+             answer = ended.answer, ended_at = ",
+        );
+        update.push_bind(now);
+        update.push(
+            " FROM ended WHERE operations.id = ended.id AND state <> 'done' RETURNING group_id",
+        );
+        let ended: Vec<Option<i64>> = update
+            .build_query_scalar()
+            .fetch_all(&mut *transaction)
+            .await?;
+        groups.extend(ended.into_iter().flatten());
+    }
+    for group in groups {
+        advance(transaction, group, now).await?;
+    }
+    Ok(())
+}
+
+/// What of an answer is kept.
+fn kept(reply: &Reply) -> Option<&[u8]> {
+    let is_kept = reply.is_whole && reply.body.len() <= ANSWER_BYTES_MAX;
+    is_kept.then_some(&reply.body)
 }
 
 /// A key of which we were told that its operation is done.

@@ -1,17 +1,23 @@
 //! The queue's rows: what is read from and written to the database, a function a statement.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use http::header::HeaderName;
 use http::{HeaderMap, HeaderValue, Method};
 use onlyonce_core::{Key, KeyRule};
+use sqlx::query_builder::Separated;
 use sqlx::sqlite::SqliteRow;
-use sqlx::{Row as _, SqliteConnection};
+use sqlx::{QueryBuilder, Row as _, Sqlite, SqliteConnection};
 
 use super::error::QueueError;
 use super::group::{Group, GroupId};
 use super::{OperationId, Status};
 use crate::cause::Cause;
 use crate::operation::Operation;
+
+/// Rows that one statement writes: each is a trip to the database's thread.
+pub(super) const ROWS_AT_ONCE: usize = 64;
 
 /// An operation with what is known about it.
 pub(super) struct Row {
@@ -44,34 +50,57 @@ pub(super) struct New<'a> {
     pub(super) due_at: i64,
 }
 
+/// Inserts rows, many with each statement, and gives their names in the same order.
+pub(super) async fn insert_all(
+    connection: &mut SqliteConnection,
+    all: &[New<'_>],
+) -> Result<Vec<OperationId>, QueueError> {
+    let mut ids = Vec::with_capacity(all.len());
+    for some in all.chunks(ROWS_AT_ONCE) {
+        let mut insert = QueryBuilder::<Sqlite>::new(
+            "INSERT INTO operations (key, state, content, method, url, headers, body, bytes, \
+             group_id, rank, is_undo, created_at, due_at) ",
+        );
+        insert.push_values(some, |mut row, new| bind(&mut row, new));
+        insert.push(" RETURNING key, id");
+        let inserted: Vec<(String, i64)> =
+            insert.build_query_as().fetch_all(&mut *connection).await?;
+        // In whichever order they come back.
+        let inserted: BTreeMap<String, i64> = inserted.into_iter().collect();
+        for new in some {
+            let id = inserted.get(new.key.expose());
+            ids.push(OperationId(*id.ok_or(sqlx::Error::RowNotFound)?));
+        }
+    }
+    Ok(ids)
+}
+
 pub(super) async fn insert(
     connection: &mut SqliteConnection,
     new: New<'_>,
 ) -> Result<OperationId, QueueError> {
+    let ids = insert_all(connection, &[new]).await?;
+    Ok(ids[0])
+}
+
+fn bind<'a>(row: &mut Separated<'_, Sqlite, &'static str>, new: &New<'a>) {
     let New {
         operation, place, ..
-    } = new;
+    } = *new;
     let is_undo = place.is_some_and(|place| place.is_undo);
-    let inserted = sqlx::query(
-        "INSERT INTO operations (key, state, content, method, url, headers, body, bytes, group_id, \
-         rank, is_undo, created_at, due_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-    )
-    .bind(new.key.expose())
-    .bind(if is_undo { "spare" } else { "waiting" })
-    .bind(operation.content().to_bytes().to_vec())
-    .bind(operation.method().as_str())
-    .bind(operation.url().as_str())
-    .bind(written(operation.headers()))
-    .bind(operation.bytes().as_ref())
-    .bind(size(operation))
-    .bind(place.map(|place| place.group))
-    .bind(place.map_or(0, |place| place.rank))
-    .bind(is_undo)
-    .bind(new.created_at)
-    .bind(new.due_at)
-    .execute(connection)
-    .await?;
-    Ok(OperationId(inserted.last_insert_rowid()))
+    row.push_bind(new.key.expose().to_owned())
+        .push_bind(if is_undo { "spare" } else { "waiting" })
+        .push_bind(operation.content().to_bytes().to_vec())
+        .push_bind(operation.method().as_str().to_owned())
+        .push_bind(operation.url().as_str().to_owned())
+        .push_bind(written(operation.headers()))
+        .push_bind(operation.bytes().to_vec())
+        .push_bind(size(operation))
+        .push_bind(place.map(|place| place.group))
+        .push_bind(place.map_or(0, |place| place.rank))
+        .push_bind(is_undo)
+        .push_bind(new.created_at)
+        .push_bind(new.due_at);
 }
 
 /// Puts another operation, under another key, in the place of one that is not done.
