@@ -18,7 +18,7 @@ use crate::body::{self, BodyPatience, ClientBody, GatewayBody};
 use crate::config::{Config, ConfigError, Match, Part, Span};
 use crate::forward::{self, Peer};
 use crate::path;
-use crate::target::{self, BadTarget};
+use crate::target::{self, BadHead};
 use crate::traces::{RequestSpan, Traces};
 use crate::upstream::{Patience, Upstream, UpstreamError};
 
@@ -221,7 +221,7 @@ impl Site {
     /// A request as everything behind this sees it: one host and one path, without what belongs
     /// to the client's hop, with what is known of where it came from, and with a body that does
     /// not wait for ever.
-    fn received(&self, request: Request<Incoming>) -> Result<Request<ClientBody>, BadTarget> {
+    fn received(&self, request: Request<Incoming>) -> Result<Request<ClientBody>, BadHead> {
         let (mut parts, body) = request.into_parts();
         // First: what is left of it is read even if the request is refused.
         let waits_for_leave = onlyonce_tower::waits_for_leave(&parts.headers);
@@ -238,14 +238,14 @@ impl Site {
     }
 
     /// How a request is handled, if it has somewhere to go.
-    fn handling<B>(&self, request: &Request<B>) -> Result<Option<Handling>, BadTarget> {
+    fn handling<B>(&self, request: &Request<B>) -> Result<Option<Handling>, BadHead> {
         let (method, path) = (request.method(), request.uri().path());
         let found = self.route_of(method, path);
         // Without routes there is nothing that two readings could differ in.
         let is_ambiguous = !self.routes.is_empty()
             && path::other_readings(path).any(|other| self.route_of(method, &other) != found);
         if is_ambiguous {
-            return Err(BadTarget::Ambiguous);
+            return Err(BadHead::Ambiguous);
         }
         let handling = match found {
             Some(number) => Some(&self.routes[number].handling),

@@ -1,22 +1,33 @@
 //! What a request asks for and of whom, settled once, before anything looks at it: one host, one
 //! path in its normal form. What can be taken for two things is refused.
 
-use http::header::HOST;
+use http::header::{HOST, TRANSFER_ENCODING};
 use http::uri::{PathAndQuery, Scheme};
 use http::{HeaderValue, Method, Response, StatusCode, Uri, Version, request};
 
 use crate::body::{self, GatewayBody};
+use crate::forward::list_of;
 use crate::path::{self, BadPath};
 
-/// A request that names nothing this gateway serves, or more than one thing.
+/// The longest target that is sent on. With what an upstream has before every path it is still one
+/// that can be sent: 65,534 bytes.
+pub(crate) const TARGET_BYTES_MAX: usize = 60 * 1024;
+/// The longest path that an upstream may have before every other.
+pub(crate) const BASE_BYTES_MAX: usize = 4 * 1000;
+
+/// A head that this gateway does not serve, or that can be taken for two things.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum BadTarget {
+pub(crate) enum BadHead {
     /// A tunnel is asked for.
     Connect,
     /// Not exactly one host, or none that can be one.
     Host,
+    /// A body in a coding that would be lost on its way.
+    Coding,
     /// Neither a path nor the URL of one.
     Form,
+    /// More than can be sent on.
+    Long,
     /// A path that cannot be read.
     Path(BadPath),
     /// A path that one server reads as another one than the next, and they have different routes.
@@ -25,23 +36,30 @@ pub(crate) enum BadTarget {
 
 /// Brings a request to the form in which everything behind this sees it: the host in `Host`
 /// alone, and of the target only its path and query.
-pub(crate) fn settle(parts: &mut request::Parts) -> Result<(), BadTarget> {
+pub(crate) fn settle(parts: &mut request::Parts) -> Result<(), BadHead> {
     if parts.method == Method::CONNECT {
-        return Err(BadTarget::Connect);
+        return Err(BadHead::Connect);
     }
     settle_host(parts)?;
+    let mut codings = list_of(&parts.headers, &TRANSFER_ENCODING);
+    if codings.any(|it| !it.eq_ignore_ascii_case(b"chunked")) {
+        return Err(BadHead::Coding);
+    }
     let Some(target) = parts.uri.path_and_query() else {
-        return Err(BadTarget::Form);
+        return Err(BadHead::Form);
     };
     let is_whole_server = target.as_str() == "*" && parts.method == Method::OPTIONS;
     if !target.as_str().starts_with('/') && !is_whole_server {
-        return Err(BadTarget::Form);
+        return Err(BadHead::Form);
     }
-    let settled = match path::normal(target.path()).map_err(BadTarget::Path)? {
-        Some(path) => Some(with_path(target, &path).ok_or(BadTarget::Form)?),
+    let settled = match path::normal(target.path()).map_err(BadHead::Path)? {
+        Some(path) => Some(with_path(target, &path).ok_or(BadHead::Long)?),
         None if parts.uri.authority().is_some() => Some(target.clone()),
         None => None,
     };
+    if settled.as_ref().unwrap_or(target).as_str().len() > TARGET_BYTES_MAX {
+        return Err(BadHead::Long);
+    }
     if let Some(settled) = settled {
         parts.uri = Uri::from(settled);
     }
@@ -50,27 +68,27 @@ pub(crate) fn settle(parts: &mut request::Parts) -> Result<(), BadTarget> {
 
 /// Puts the host that the target names into `Host`: it goes before what the header says (RFC
 /// 9112, section 3.2.2; RFC 9113, section 8.3.1).
-fn settle_host(parts: &mut request::Parts) -> Result<(), BadTarget> {
+fn settle_host(parts: &mut request::Parts) -> Result<(), BadHead> {
     let mut lines = parts.headers.get_all(HOST).iter();
     let (line, more) = (lines.next(), lines.next());
     if more.is_some() || line.is_some_and(|host| !is_host(host.as_bytes())) {
-        return Err(BadTarget::Host);
+        return Err(BadHead::Host);
     }
     match parts.uri.authority() {
         Some(authority) => {
             let is_web = parts.uri.scheme().is_none_or(is_web);
             if !is_web {
-                return Err(BadTarget::Form);
+                return Err(BadHead::Form);
             }
             let is_unnamed = line.is_none() && parts.version == Version::HTTP_11;
             if is_unnamed || !is_host(authority.as_str().as_bytes()) {
-                return Err(BadTarget::Host);
+                return Err(BadHead::Host);
             }
-            let host = HeaderValue::from_str(authority.as_str()).map_err(|_| BadTarget::Host)?;
+            let host = HeaderValue::from_str(authority.as_str()).map_err(|_| BadHead::Host)?;
             parts.headers.insert(HOST, host);
         }
         // HTTP/1.0 has no `Host`.
-        None if line.is_none() && parts.version > Version::HTTP_10 => return Err(BadTarget::Host),
+        None if line.is_none() && parts.version > Version::HTTP_10 => return Err(BadHead::Host),
         None => {}
     }
     Ok(())
@@ -80,12 +98,7 @@ fn is_web(scheme: &Scheme) -> bool {
     *scheme == Scheme::HTTP || *scheme == Scheme::HTTPS
 }
 
-/// Whether this can be a host with or without a port; a comma would be a list of them.
-fn is_host(text: &[u8]) -> bool {
-    let fits = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~%:[]!$&'()*+;=".contains(byte);
-    !text.is_empty() && text.iter().all(fits)
-}
-
+/// The target with another path; `None` if it is longer than a target can be.
 fn with_path(target: &PathAndQuery, path: &str) -> Option<PathAndQuery> {
     match target.query() {
         Some(query) => format!("{path}?{query}").parse().ok(),
@@ -93,7 +106,13 @@ fn with_path(target: &PathAndQuery, path: &str) -> Option<PathAndQuery> {
     }
 }
 
-impl BadTarget {
+/// Whether this can be a host with or without a port; a comma would be a list of them.
+fn is_host(text: &[u8]) -> bool {
+    let fits = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~%:[]!$&'()*+;=".contains(byte);
+    !text.is_empty() && text.iter().all(fits)
+}
+
+impl BadHead {
     /// The answer to such a request.
     pub(crate) fn answer(self) -> Response<GatewayBody> {
         let (status, kind, title, detail) = match self {
@@ -109,6 +128,19 @@ impl BadTarget {
                 "bad-host",
                 "Bad host",
                 "The request must name exactly one valid host, in one Host header.",
+            ),
+            Self::Coding => (
+                StatusCode::NOT_IMPLEMENTED,
+                "unknown-coding",
+                "Unknown transfer coding",
+                "This gateway knows no transfer coding but chunked: compress with \
+                 Content-Encoding.",
+            ),
+            Self::Long => (
+                StatusCode::URI_TOO_LONG,
+                "target-too-long",
+                "Target too long",
+                "The path and the query of the request are longer than this gateway sends on.",
             ),
             Self::Form => (
                 StatusCode::BAD_REQUEST,

@@ -195,7 +195,8 @@ impl Server {
         let path = if self.base.is_empty() || path == "*" {
             uri.path_and_query().cloned()
         } else {
-            format!("{}{path}", self.base).parse().ok()
+            let path = format!("{}{path}", self.base).parse();
+            Some(path.expect("both parts were checked, and are short enough"))
         };
         let mut parts = http::uri::Parts::default();
         parts.scheme = Some(self.scheme.clone());

@@ -2,6 +2,7 @@
 
 use super::load::ConfigError;
 use super::{Config, Jwt, Part, Route};
+use crate::target::BASE_BYTES_MAX;
 
 /// Whether the settings can hold together.
 pub(super) fn check(config: &Config, place: &str) -> Result<(), ConfigError> {
@@ -119,7 +120,8 @@ pub(crate) fn is_upstream(text: &str) -> Result<http::Uri, String> {
     let uri: http::Uri = text.parse().map_err(|_| wrong())?;
     let fits = matches!(uri.scheme_str(), Some("http" | "https" | "h2c"))
         && uri.authority().is_some_and(|it| !it.as_str().contains('@'))
-        && uri.query().is_none();
+        && uri.query().is_none()
+        && uri.path().len() <= BASE_BYTES_MAX;
     if fits { Ok(uri) } else { Err(wrong()) }
 }
 

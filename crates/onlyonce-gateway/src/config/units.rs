@@ -13,6 +13,8 @@ use serde::{Deserialize, Deserializer};
 
 use onlyonce_stores::nearest;
 
+use crate::target::TARGET_BYTES_MAX;
+
 /// A length of time, written like `30s`, `500ms` or `24h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span(pub Duration);
@@ -163,7 +165,8 @@ impl FromStr for Ask {
         let (method, target) = text.split_once(' ').ok_or_else(wrong)?;
         let method: Method = method.parse().map_err(|_| wrong())?;
         let target: PathAndQuery = target.trim().parse().map_err(|_| wrong())?;
-        if !method.is_safe() || !target.as_str().starts_with('/') {
+        let is_path = target.as_str().starts_with('/') && target.as_str().len() <= TARGET_BYTES_MAX;
+        if !method.is_safe() || !is_path {
             return Err(wrong());
         }
         Ok(Self { method, target })

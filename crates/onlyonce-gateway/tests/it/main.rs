@@ -12,6 +12,7 @@ mod limits;
 mod metrics;
 mod once;
 mod passing;
+mod paths;
 mod refused_bodies;
 mod running;
 mod slow_clients;

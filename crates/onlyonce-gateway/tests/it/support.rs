@@ -204,3 +204,28 @@ pub(crate) async fn http2(gateway: &Gateway) -> SendRequest<Full<Bytes>> {
     tokio::spawn(connection);
     client
 }
+
+/// A service that answers with the target it was asked for, and counts.
+pub(crate) async fn mirror() -> (SocketAddr, Arc<AtomicUsize>) {
+    let runs = Arc::<AtomicUsize>::default();
+    let target = async |State(runs): State<Arc<AtomicUsize>>, request: Request| {
+        runs.fetch_add(1, Ordering::SeqCst);
+        format!("got {}", request.uri())
+    };
+    let app = Router::new()
+        .fallback(target)
+        .with_state(Arc::clone(&runs));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    (address, runs)
+}
+
+/// Sends a head and hears the answer to its end.
+pub(crate) async fn ask(gateway: &Gateway, head: &str) -> String {
+    heard(
+        gateway,
+        &format!("{head}host: a\r\nconnection: close\r\n\r\n"),
+    )
+    .await
+}
