@@ -104,9 +104,10 @@ pub enum Event {
         /// How long that is.
         keep_for: Duration,
     },
-    /// The handler's answer was over the bound; a marker is stored in its stead.
+    /// The handler's answer was over the policy's bound or the store's; a marker is stored in its
+    /// stead.
     TooLarge {
-        /// The bound on its body.
+        /// The bound on its size.
         bytes_max: usize,
     },
     /// The handler's answer is not one to store; the slot is free again.

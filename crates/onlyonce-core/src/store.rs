@@ -55,6 +55,12 @@ pub trait Store: Send + Sync + 'static {
         None
     }
 
+    /// The largest answer that this store takes, in bytes of [`Response::bytes`], where it knows its
+    /// bound: completing with a larger one is [`StoreErrorKind::TooLarge`].
+    fn response_bytes_max(&self) -> Option<usize> {
+        None
+    }
+
     /// The operators' side of this store, where it has one.
     fn operate(&self) -> Option<&dyn Operate> {
         None
@@ -204,6 +210,9 @@ pub enum StoreErrorKind {
     Unavailable,
     /// At its bound: no new key is taken rather than a live one forgotten.
     Full,
+    /// This answer is larger than any that the store takes. Repeating changes nothing; a smaller
+    /// one is taken.
+    TooLarge,
     /// What is stored cannot be read.
     Corrupt,
 }
@@ -213,6 +222,7 @@ impl fmt::Display for StoreErrorKind {
         f.write_str(match self {
             Self::Unavailable => "unavailable",
             Self::Full => "full: raise its bound or shorten the time records are kept",
+            Self::TooLarge => "the answer is larger than this store takes",
             Self::Corrupt => "a stored record cannot be read",
         })
     }

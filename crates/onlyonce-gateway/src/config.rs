@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
+use onlyonce_core::Policy;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -84,6 +85,17 @@ pub struct Config {
     /// Routes: the first that matches decides.
     #[serde(default)]
     pub route: Vec<Route>,
+}
+
+impl Config {
+    /// The largest response body that any route stores, in bytes.
+    pub(crate) fn response_bytes_max(&self) -> usize {
+        let general = Policy::default().limits.response_bytes_max;
+        let general = self.rules.response_bytes_max.unwrap_or(general);
+        let routes = self.route.iter().filter(|route| !route.pass);
+        let routes = routes.filter_map(|route| route.rules.response_bytes_max);
+        routes.fold(general, usize::max)
+    }
 }
 
 /// Requests that are treated alike.

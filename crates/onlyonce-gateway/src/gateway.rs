@@ -99,6 +99,7 @@ impl Gateway {
     ) -> Result<Self, StartError> {
         let token = admin_token(config)?;
         let (engine, observers) = open_engine(config, wrap).await?;
+        warn_of_large_answers(config, &engine);
         let traces = Traces::from_env()?;
         let allowance = Allowance::new(identity::allowance(&config.limits));
         let workers = Workers::start().map_err(StartError::Threads)?;
@@ -173,6 +174,7 @@ impl Gateway {
             &allowance,
             self.traces.as_ref(),
         )?;
+        warn_of_large_answers(config, &self.engine);
         if let (Some(acceptor), Some(tls)) = (&self.tls, &config.tls) {
             acceptor.reload(tls)?;
         }
@@ -272,6 +274,24 @@ async fn open_engine(
         None => {}
     }
     Ok((builder.open().await?, observers))
+}
+
+/// Tells of a `response_bytes_max` that the store cannot keep.
+fn warn_of_large_answers(config: &Config, engine: &Engine) {
+    let Some(store_bytes_max) = engine.store().response_bytes_max() else {
+        return;
+    };
+    let response_bytes_max = config.response_bytes_max();
+    if response_bytes_max > store_bytes_max {
+        tracing::warn!(
+            target: "onlyonce",
+            response_bytes_max,
+            store_bytes_max,
+            "the store cannot keep answers of response_bytes_max: a retry of one that is larger \
+             than store_bytes_max is told that it ran, without the answer; lower \
+             response_bytes_max, or raise the store's bound (docs/stores.md)"
+        );
+    }
 }
 
 fn secret(path: &Path) -> Result<SlotSecret, ConfigError> {

@@ -206,6 +206,10 @@ impl Store for Cached {
         self.inner.settled(slot, seen, at_most).await
     }
 
+    fn response_bytes_max(&self) -> Option<usize> {
+        self.inner.response_bytes_max()
+    }
+
     fn operate(&self) -> Option<&dyn Operate> {
         self.inner.operate().map(|_| self as &dyn Operate)
     }

@@ -29,6 +29,8 @@ mod seal;
 const NAME: &str = "sealed";
 /// Below this, compressing saves less than it costs.
 const COMPRESS_ABOVE_BYTES: usize = 1024;
+/// The most that a seal adds to an answer: nonce, tag, its header and the form of its content.
+const SEAL_BYTES: usize = 4096;
 
 /// A store that seals what the store inside it keeps.
 ///
@@ -243,6 +245,11 @@ impl Store for Sealed {
         at_most: Duration,
     ) -> Result<(), StoreError> {
         self.inner.settled(slot, seen, at_most).await
+    }
+
+    fn response_bytes_max(&self) -> Option<usize> {
+        let inside = self.inner.response_bytes_max()?;
+        Some(inside.saturating_sub(SEAL_BYTES))
     }
 
     fn operate(&self) -> Option<&dyn Operate> {

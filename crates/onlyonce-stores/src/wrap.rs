@@ -166,6 +166,10 @@ macro_rules! around_every_call {
                     self.around_recall(|| self.inner.recall(slot, fingerprint))
                 }
 
+                fn response_bytes_max(&self) -> Option<usize> {
+                    self.inner.response_bytes_max()
+                }
+
                 fn operate(&self) -> Option<&dyn Operate> {
                     self.inner.operate().map(|_| self as &dyn Operate)
                 }

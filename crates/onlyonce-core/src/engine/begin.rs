@@ -276,9 +276,8 @@ impl Engine {
             (StoreDown::Open, StoreErrorKind::Unavailable | StoreErrorKind::Full) => {
                 Claiming::Unprotected
             }
-            (StoreDown::Open, StoreErrorKind::Corrupt) | (StoreDown::Closed, _) => {
-                Claiming::Refuse(store_down(call))
-            }
+            (StoreDown::Open, StoreErrorKind::Corrupt | StoreErrorKind::TooLarge)
+            | (StoreDown::Closed, _) => Claiming::Refuse(store_down(call)),
         }
     }
 

@@ -10,7 +10,7 @@ use crate::event::{Event, Verb};
 use crate::record::{Record, Replay, State};
 use crate::refusal::{Reason, Refusal};
 use crate::response::{Origin, Response};
-use crate::store::{Completed, Lease, Receipt, Release, Released, StoreError};
+use crate::store::{Completed, Lease, Receipt, Release, Released, StoreError, StoreErrorKind};
 
 use super::Engine;
 use super::begin::{RETRY_NOW, in_progress, mismatch};
@@ -20,6 +20,8 @@ use super::flight::{Flight, FlightGuard, Phase};
 
 /// Completions tried before the caller is told to come back.
 const COMPLETE_TRIES_MAX: u32 = 3;
+/// The largest answer that is offered to a store which does not know its own bound.
+const ANSWER_BYTES_MAX: usize = 256 << 20;
 const RETRY_DELAY_MIN: Duration = Duration::from_millis(20);
 const RETRY_DELAY_MAX: Duration = Duration::from_secs(1);
 
@@ -159,9 +161,12 @@ impl Engine {
         call: &Call,
         flight: &Arc<Flight>,
         lease: &Lease,
-        response: Arc<Response>,
+        mut response: Arc<Response>,
         keep_for: Duration,
     ) -> Answer {
+        if response.bytes() > self.answer_bytes_max() {
+            response = self.marker(call, &response);
+        }
         let completed = self.inner.store.complete(lease, &response, keep_for).await;
         if let Ok(Completed::Stored(receipt)) = completed {
             return self.stored(call, response, receipt);
@@ -183,7 +188,7 @@ impl Engine {
         call: &Call,
         flight: &Arc<Flight>,
         lease: &Lease,
-        response: Arc<Response>,
+        mut response: Arc<Response>,
         keep_for: Duration,
         mut completed: Result<Completed, StoreError>,
     ) -> Answer {
@@ -205,6 +210,11 @@ impl Engine {
                         as_returned: true,
                     };
                 }
+                Err(error) if is_too_large(&error, &response) => {
+                    response = self.marker(call, &response);
+                    completed = self.inner.store.complete(lease, &response, keep_for).await;
+                    continue;
+                }
                 Err(error) => self.store_failed(call, Verb::Complete, &error),
             }
             if retry.tries == COMPLETE_TRIES_MAX {
@@ -219,6 +229,22 @@ impl Engine {
             }
             completed = self.inner.store.complete(lease, &response, keep_for).await;
         }
+    }
+
+    fn answer_bytes_max(&self) -> usize {
+        let known = self.inner.store.response_bytes_max();
+        known.unwrap_or(ANSWER_BYTES_MAX)
+    }
+
+    /// What is stored instead of an answer that the store cannot take: that it ran, and no more.
+    fn marker(&self, call: &Call, response: &Response) -> Arc<Response> {
+        let bytes_max = self.answer_bytes_max();
+        self.emit(call, &Event::TooLarge { bytes_max });
+        Arc::new(Response {
+            took: response.took,
+            resource: response.resource.clone(),
+            ..Response::too_large()
+        })
     }
 
     /// Says that the claim is over, and how long it lasted.
@@ -392,6 +418,12 @@ impl Engine {
 
 pub(super) fn not_stored(call: &Call) -> Refusal {
     Refusal::new(Reason::NotStored).retry_after(call.policy.retry_after)
+}
+
+/// Whether the store will never take this answer. A marker that it does not take either is a fault
+/// of the store.
+fn is_too_large(error: &StoreError, response: &Response) -> bool {
+    error.kind == StoreErrorKind::TooLarge && response.origin != Origin::TooLarge
 }
 
 /// A marker is always stored: the operation ran, and skipping the record would run it again.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use onlyonce_core::event::Verb;
 use onlyonce_core::policy::StoreDown;
-use onlyonce_core::{Answer, Event, OnLapse, Operate, Policy, Reason, StoreErrorKind};
+use onlyonce_core::{Answer, Event, OnLapse, Operate, Origin, Policy, Reason, StoreErrorKind};
 
 use crate::support::{Fault, Work, bed, eventually, node, policy, ran, refused, replayed, settle};
 
@@ -179,4 +179,78 @@ async fn a_full_store_refuses_new_keys_and_still_replays() {
         "run 1"
     );
     assert_eq!(store.inner.stats().await.unwrap().records, 1);
+}
+
+/// Tried again for ever, it would be "not stored yet" until its lease is taken over and it runs again.
+#[tokio::test(start_paused = true)]
+async fn an_answer_too_large_for_the_store_ends_as_a_marker_and_runs_once() {
+    let (store, node) = bed().await;
+    store.completions.fail_next([Fault::TooLarge]);
+    let work = Work::new();
+
+    let first = node.once("key", &policy(), &work).await;
+    let retry = node.once("key", &policy(), &work).await;
+
+    let Answer::Ran {
+        response,
+        receipt: Some(_),
+        as_returned: true,
+    } = &first
+    else {
+        panic!("expected a stored run, got {first:?}");
+    };
+    assert_eq!(response.origin, Origin::TooLarge);
+    let Answer::Replayed(replay) = &retry else {
+        panic!("expected a replay, got {retry:?}");
+    };
+    assert_eq!(replay.response.origin, Origin::TooLarge);
+    assert_eq!((work.starts(), store.completions.count()), (1, 2));
+    let told = |it: &Event| matches!(it, Event::TooLarge { .. });
+    assert_eq!(node.heard.count(told), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_over_the_known_bound_of_the_store_is_not_even_offered_to_it() {
+    let (store, node) = bed().await;
+    store.response_bytes_max.store(3, Ordering::SeqCst);
+    let work = Work::new();
+
+    let first = node.once("key", &policy(), &work).await;
+    let retry = node.once("key", &policy(), &work).await;
+
+    assert!(matches!(
+        &first,
+        Answer::Ran {
+            receipt: Some(_),
+            ..
+        }
+    ));
+    let Answer::Replayed(replay) = &retry else {
+        panic!("expected a replay, got {retry:?}");
+    };
+    assert_eq!(replay.response.origin, Origin::TooLarge);
+    assert_eq!((work.starts(), store.completions.count()), (1, 1));
+    let told = |it: &Event| *it == Event::TooLarge { bytes_max: 3 };
+    assert_eq!(node.heard.count(told), 1);
+}
+
+/// A store that takes not even the marker is at fault: the completion goes on in the background.
+#[tokio::test(start_paused = true)]
+async fn a_marker_that_the_store_does_not_take_is_tried_again() {
+    let (store, node) = bed().await;
+    store
+        .completions
+        .fail_next([Fault::TooLarge, Fault::TooLarge]);
+    let work = Work::new();
+
+    let first = node.once("key", &policy(), &work).await;
+
+    assert!(matches!(
+        &first,
+        Answer::Ran {
+            receipt: Some(_),
+            ..
+        }
+    ));
+    assert_eq!((work.starts(), store.completions.count()), (1, 3));
 }

@@ -33,6 +33,8 @@ pub(crate) enum Fault {
     SlowAfter(Duration),
     /// Say that what is stored cannot be read.
     Corrupt,
+    /// Say that the answer is too large to be stored.
+    TooLarge,
     /// Panic without acting.
     Panic,
 }
@@ -45,6 +47,8 @@ pub(crate) struct Probe {
     pub(crate) settled_hangs: AtomicBool,
     /// How many of the next renewals find the record in a transaction's hands.
     pub(crate) busy: AtomicUsize,
+    /// The largest answer that it takes, as it says; 0 if it does not know.
+    pub(crate) response_bytes_max: AtomicUsize,
     pub(crate) claims: Verb,
     pub(crate) renewals: Verb,
     pub(crate) completions: Verb,
@@ -82,6 +86,7 @@ impl Verb {
             Some(Fault::LostBefore) => Err(unavailable()),
             Some(Fault::Unsent) => Err(unavailable().unsent()),
             Some(Fault::Corrupt) => Err(StoreError::new("probe", StoreErrorKind::Corrupt)),
+            Some(Fault::TooLarge) => Err(StoreError::new("probe", StoreErrorKind::TooLarge)),
             Some(Fault::Panic) => panic!("the store panics, as told"),
             Some(Fault::LostAfter) => {
                 act.await?;
@@ -148,6 +153,13 @@ impl Store for Probe {
             std::future::pending::<()>().await;
         }
         self.inner.settled(slot, seen, at_most).await
+    }
+
+    fn response_bytes_max(&self) -> Option<usize> {
+        match self.response_bytes_max.load(Ordering::SeqCst) {
+            0 => None,
+            known => Some(known),
+        }
     }
 
     fn operate(&self) -> Option<&dyn Operate> {

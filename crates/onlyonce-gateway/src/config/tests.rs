@@ -168,3 +168,19 @@ fn the_page_in_the_repository_is_the_one_that_is_printed() {
         "write it again: onlyonce config docs > docs/configuration.md"
     );
 }
+
+#[test]
+fn the_largest_answer_is_that_of_the_most_generous_route() {
+    let largest = |text: &str| {
+        let text = format!("upstream = \"http://127.0.0.1:3000\"\n{text}");
+        read("FILE", &text).unwrap().response_bytes_max()
+    };
+    let route = "[[route]]\nmatch = \"POST /a\"\n";
+    let generous = "rules.response_bytes_max = 5000000\n";
+
+    assert_eq!(largest(""), 1 << 20);
+    assert_eq!(largest("[rules]\nresponse_bytes_max = 1000"), 1000);
+    assert_eq!(largest(&format!("{route}{generous}")), 5_000_000);
+    // What passes through is not stored.
+    assert_eq!(largest(&format!("{route}pass = true\n{generous}")), 1 << 20);
+}

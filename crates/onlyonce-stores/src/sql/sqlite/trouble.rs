@@ -42,7 +42,8 @@ pub(super) fn is_harmless(error: &sqlx::Error) -> bool {
 /// What the caller of a verb is told.
 pub(super) fn failed(error: sqlx::Error) -> StoreError {
     let kind = match code(&error) {
-        Some(FULL | NO_MEMORY | TOO_BIG) => StoreErrorKind::Full,
+        Some(FULL | NO_MEMORY) => StoreErrorKind::Full,
+        Some(TOO_BIG) => StoreErrorKind::TooLarge,
         Some(CORRUPT | NOT_A_DATABASE) => StoreErrorKind::Corrupt,
         Some(_) | None => StoreErrorKind::Unavailable,
     };
