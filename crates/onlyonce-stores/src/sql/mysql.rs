@@ -27,6 +27,7 @@ mod lines;
 mod operate;
 mod rows;
 mod server;
+mod session;
 mod statements;
 mod text;
 mod trouble;
@@ -50,8 +51,8 @@ const PAUSE_MAX: Duration = Duration::from_millis(500);
 /// Options of the URL, besides those of [`SqlOptions`] and those of the connection itself
 /// (`ssl-mode`, `ssl-ca`, `ssl-cert`, `ssl-key`, `socket` and so on): none.
 ///
-/// The tables are InnoDB's. With a binary log, its format must be `MIXED` or `ROW`. An answer must
-/// be smaller than the server's `max_allowed_packet`. Who waits for a claim that another process
+/// The tables are InnoDB's. With a binary log, its format must be `MIXED` or `ROW`. An answer that
+/// is not at least 64 KiB smaller than the server's `max_allowed_packet` is too large. Who waits for a claim that another process
 /// holds asks again after 20 to 500 milliseconds: these servers cannot call.
 ///
 /// ```no_run
@@ -94,12 +95,11 @@ impl MySqlStore {
             timeout: options.timeout,
         };
         let server = Arc::new(Server {
-            lines: Lines::new(connect, terms),
+            lines: Lines::new(connect, packet_bytes_max, terms),
             statements: Statements::new(table),
             waiters: Arc::default(),
             archive: options.archive,
             clock: SystemClock::new(),
-            packet_bytes_max,
         });
         Ok(Self {
             claims: gather(&server, WORKERS, options.batch_max),
@@ -224,6 +224,10 @@ impl Store for MySqlStore {
             }
             pause = PAUSE_MAX.min(pause * 2);
         }
+    }
+
+    fn response_bytes_max(&self) -> Option<usize> {
+        Some(self.server.response_bytes_max())
     }
 
     fn operate(&self) -> Option<&dyn Operate> {

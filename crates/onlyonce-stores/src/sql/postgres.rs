@@ -1,5 +1,6 @@
 //! PostgreSQL 12 or later. Every verb is one statement, and one statement carries what many ask at
-//! the same time. All times are the server's; a replay writes nothing and takes no transaction id.
+//! the same time. All times are the server's; a replay writes nothing and takes no transaction id,
+//! unless commits wait for a standby: then it waits too.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -29,6 +30,7 @@ mod migrate;
 mod operate;
 mod options;
 mod row;
+mod running;
 mod server;
 mod statements;
 #[cfg(test)]
@@ -40,6 +42,8 @@ mod waiting;
 /// Tasks that claim, and as many that complete, each with a batch of its own on its way. More make
 /// batches smaller; fewer leave the server idle while it waits for its disk.
 const WORKERS_MAX: usize = 4;
+/// The largest answer. A value has at most 1 GiB, and half of it where it is spelled in digits.
+const RESPONSE_BYTES_MAX: usize = 256 << 20;
 
 /// Records in a PostgreSQL database.
 ///
@@ -57,7 +61,7 @@ const WORKERS_MAX: usize = 4;
 /// | option | meaning | default |
 /// |---|---|---|
 /// | `table` | what its tables are called | `onlyonce_records` |
-/// | `connections` | how many it opens, besides one that listens | 8 |
+/// | `connections` | how many it opens, besides one that listens and, for a moment, one that cancels | 8 |
 /// | `batch_max` | how many questions one statement carries | 128 |
 /// | `notify` | announce ends of claims to other processes, and listen for theirs | `true` |
 /// | `archive` | a sweep moves finished records to `{table}_archive` | `false` |
@@ -166,6 +170,9 @@ impl Store for PostgresStore {
         response: &Arc<Response>,
         keep_for: Duration,
     ) -> Result<Completed, StoreError> {
+        if response.bytes() > RESPONSE_BYTES_MAX {
+            return Err(trouble::too_large());
+        }
         let completing = Completing::new(lease, response, keep_for);
         ask(&self.completions, completing).await
     }
@@ -210,6 +217,10 @@ impl Store for PostgresStore {
                 () = tokio::time::sleep(left.min(lease_left).min(patience)) => {}
             }
         }
+    }
+
+    fn response_bytes_max(&self) -> Option<usize> {
+        Some(RESPONSE_BYTES_MAX)
     }
 
     fn operate(&self) -> Option<&dyn Operate> {

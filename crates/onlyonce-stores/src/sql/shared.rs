@@ -9,11 +9,15 @@ pub(super) use options::Table;
 #[cfg(any(feature = "mysql", feature = "sqlite"))]
 pub(super) use options::split;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
+pub(super) use running::{Asking, GIVEN_UP_MAX, GivenUp, Running};
+#[cfg(any(feature = "mysql", feature = "postgres"))]
 pub(super) use trouble::{Dialect, Then, Trouble};
 pub(super) use waiters::Waiters;
 
 mod migrate;
 mod options;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+mod running;
 #[cfg(test)]
 mod tests;
 #[cfg(any(feature = "mysql", feature = "postgres"))]

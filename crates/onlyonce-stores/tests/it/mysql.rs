@@ -9,6 +9,7 @@ use onlyonce_testkit::conformance::TestBed;
 use onlyonce_testkit::servers::{Shared, shared};
 
 mod crashing;
+mod limits;
 mod opening;
 mod sharing;
 mod trips;

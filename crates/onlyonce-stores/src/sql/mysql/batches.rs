@@ -40,7 +40,9 @@ pub(super) async fn ask<V: Verb>(gathered: &Gathered<V>, question: V) -> Answer<
 
 async fn run<V: Verb>(server: &Server, mut batch: Batch<V>) {
     batch.sort_by_key(|asked| asked.question.slot());
-    let mut parts = fitting(batch);
+    // A text of several rows leaves room for what else is in it.
+    let most = BATCH_BYTES_MAX.min(server.response_bytes_max() / 2);
+    let mut parts = fitting(batch, most);
     let mut repeats = 0;
     while let Some(mut part) = parts.pop() {
         let questions: Vec<_> = part.iter().map(|asked| &asked.question).collect();
@@ -78,8 +80,8 @@ async fn run<V: Verb>(server: &Server, mut batch: Batch<V>) {
     }
 }
 
-/// Parts that fit into one text each, the last of them first.
-fn fitting<V: Verb>(batch: Batch<V>) -> Vec<Batch<V>> {
+/// Parts that fit into one text of `bytes_max` each, the last of them first.
+fn fitting<V: Verb>(batch: Batch<V>, bytes_max: usize) -> Vec<Batch<V>> {
     let mut parts: Vec<Batch<V>> = Vec::new();
     let mut room = 0;
     for asked in batch {
@@ -88,7 +90,7 @@ fn fitting<V: Verb>(batch: Batch<V>) -> Vec<Batch<V>> {
             Some(part) if bytes <= room => part.push(asked),
             Some(_) | None => {
                 parts.push(vec![asked]);
-                room = BATCH_BYTES_MAX;
+                room = bytes_max;
             }
         }
         room = room.saturating_sub(bytes);

@@ -6,6 +6,7 @@ use std::time::Duration;
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions, Row};
 
+use super::session;
 use super::trouble::{NAME, Trouble, refused, unopened};
 use crate::open::OpenError;
 use crate::sql::shared::{Migrations, SqlOptions, Table, split};
@@ -62,6 +63,9 @@ pub(super) async fn prepare(
     let connecting = tokio::time::timeout(timeout, options.connect()).await;
     let connecting = connecting.map_err(|_| OpenError::Store(Trouble::late().to_error()))?;
     let mut connection = connecting.map_err(unopened)?;
+    session::begin_patient(&mut connection)
+        .await
+        .map_err(unopened)?;
     let packet_bytes_max = check_server(&mut connection).await?;
     let found = version(&mut connection, table).await?;
     if found != Some(MIGRATIONS.latest()) {
@@ -98,7 +102,9 @@ async fn check_server(connection: &mut MySqlConnection) -> Result<usize, OpenErr
             "the server's binlog_format is STATEMENT: set it to MIXED or ROW",
         ));
     }
-    Ok(usize::try_from(packet).unwrap_or(usize::MAX))
+    let packet_bytes_max = usize::try_from(packet).unwrap_or(usize::MAX);
+    session::check_packet(packet_bytes_max).map_err(refused)?;
+    Ok(packet_bytes_max)
 }
 
 /// Whether `version`, as in `10.11.6-MariaDB` or `8.0.36`, is too old. One that cannot be read is

@@ -1,27 +1,24 @@
 //! Connections to the server, kept at hand between statements. Not a pool of the driver's: that
 //! asks each connection whether it is alive on its way back, which costs a round trip.
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::future::Future;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::TryStreamExt;
 use onlyonce_core::operate::Connections;
 use onlyonce_core::{Clock, SystemClock};
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlQueryResult, MySqlRow};
-use sqlx::{ConnectOptions, Connection, Either};
-use tokio::sync::{Semaphore, SemaphorePermit};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Either};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
+use super::rows::Write;
+use super::session;
 use super::text::Text;
 use super::trouble::{Then, Trouble};
-use crate::sql::shared::lock;
-
-/// What every session of ours needs. Locks are not waited for long: a row that is locked for more
-/// than a moment is one that its holder works on.
-const SESSION: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; \
-     SET SESSION innodb_lock_wait_timeout = 1, SESSION autocommit = 1, \
-     SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'";
+use crate::sql::shared::{Asking, GIVEN_UP_MAX, GivenUp, Running, lock};
 
 /// A connection that said nothing for this long is asked first whether it is still there.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
@@ -30,8 +27,10 @@ const SILENCE_MAX: Duration = Duration::from_secs(30);
 pub(super) struct Lines {
     connect: MySqlConnectOptions,
     idle: Mutex<Vec<Idle>>,
-    free: Semaphore,
+    free: Arc<Semaphore>,
     exhausted: AtomicU64,
+    /// The newest connection takes no larger statement.
+    packet_bytes_max: AtomicUsize,
     terms: Terms,
     clock: SystemClock,
 }
@@ -60,13 +59,14 @@ pub(super) struct Answered {
 }
 
 impl Lines {
-    pub(super) fn new(connect: MySqlConnectOptions, terms: Terms) -> Self {
+    pub(super) fn new(connect: MySqlConnectOptions, packet_bytes_max: usize, terms: Terms) -> Self {
         Self {
             // Statements hold what was answered to somebody: they are not for a log.
             connect: connect.disable_statement_logging(),
             idle: Mutex::default(),
-            free: Semaphore::new(terms.connections),
+            free: Arc::new(Semaphore::new(terms.connections)),
             exhausted: AtomicU64::new(0),
+            packet_bytes_max: AtomicUsize::new(packet_bytes_max),
             terms,
             clock: SystemClock::new(),
         }
@@ -89,6 +89,11 @@ impl Lines {
 
     pub(super) fn terms(&self) -> Terms {
         self.terms
+    }
+
+    /// The server takes no larger statement, as far as is known.
+    pub(super) fn packet_bytes_max(&self) -> usize {
+        self.packet_bytes_max.load(Ordering::Relaxed)
     }
 
     /// Runs statements that may be repeated, in one round trip. If the connection turns out to be
@@ -122,7 +127,8 @@ impl Lines {
     /// A connection for statements that belong together. It is closed unless it is kept.
     pub(super) async fn line(&self) -> Result<Line<'_>, Trouble> {
         self.count_exhausted();
-        let turn = timeout(self.terms.timeout, self.free.acquire()).await;
+        let turn = Arc::clone(&self.free).acquire_owned();
+        let turn = timeout(self.terms.timeout, turn).await;
         let turn = turn.map_err(|_| Trouble::late())?;
         let turn = turn.map_err(|_| Trouble::late())?;
         let connection = match self.idle_line().await {
@@ -134,8 +140,7 @@ impl Lines {
         };
         Ok(Line {
             lines: self,
-            connection: Some(connection),
-            _turn: turn,
+            held: Some((connection, turn)),
         })
     }
 
@@ -152,53 +157,57 @@ impl Lines {
         }
     }
 
-    async fn open(&self) -> Result<MySqlConnection, sqlx::Error> {
+    async fn open(&self) -> Result<MySqlConnection, Trouble> {
         let mut connection = self.connect.connect().await?;
-        sqlx::raw_sql(SESSION).execute(&mut connection).await?;
+        let packet_bytes_max = session::begin(&mut connection, self.terms.timeout).await?;
+        session::check_packet(packet_bytes_max)
+            .map_err(|why| Trouble::unavailable(Then::Tell, &why))?;
+        self.packet_bytes_max
+            .store(packet_bytes_max, Ordering::Relaxed);
         Ok(connection)
     }
 }
 
-/// A connection in use.
+/// A connection in use, in its place.
 pub(super) struct Line<'a> {
     lines: &'a Lines,
-    /// There until it is kept or closed.
-    connection: Option<MySqlConnection>,
-    _turn: SemaphorePermit<'a>,
+    /// There until it is kept, closed or given up.
+    held: Option<(MySqlConnection, OwnedSemaphorePermit)>,
+}
+
+/// Waits for the end of what is given up: the server ends it, see [`session::begin`].
+struct Await;
+
+impl<T: Send + 'static> GivenUp<T> for Await {
+    async fn see_off(self, asking: Asking<T>) {
+        // Its connection is closed either way.
+        drop(timeout(GIVEN_UP_MAX, asking).await);
+    }
 }
 
 impl Line<'_> {
     /// Runs statements in one round trip.
     pub(super) async fn ask(&mut self, text: &Text) -> Result<Answered, Trouble> {
-        let at_most = self.lines.terms.timeout;
-        let connection = self.connection()?;
-        let asked = async {
-            let mut answered = Answered::default();
-            let mut answers = sqlx::raw_sql(text.clone().into_sql()).fetch_many(connection);
-            while let Some(answer) = answers.try_next().await? {
-                answered.take(answer);
-            }
-            Ok(answered)
-        };
-        let ended = timeout(at_most, asked).await;
-        self.ended(ended)
+        let sql = text.clone().into_sql();
+        self.see_through(|mut connection| async move {
+            let answered = read_all(&mut connection, sql).await;
+            (connection, answered)
+        })
+        .await
     }
 
     /// Runs one prepared statement.
-    pub(super) async fn run(
-        &mut self,
-        query: sqlx::query::Query<'_, sqlx::MySql, sqlx::mysql::MySqlArguments>,
-    ) -> Result<MySqlQueryResult, Trouble> {
-        let at_most = self.lines.terms.timeout;
-        let connection = self.connection()?;
-        let asked = query.execute(connection);
-        let ended = timeout(at_most, asked).await;
-        self.ended(ended)
+    pub(super) async fn run(&mut self, write: Write) -> Result<MySqlQueryResult, Trouble> {
+        self.see_through(|mut connection| async move {
+            let written = write.execute(&mut connection).await;
+            (connection, written)
+        })
+        .await
     }
 
     /// Gives the connection back for others.
     pub(super) fn keep(mut self) {
-        if let Some(connection) = self.connection.take() {
+        if let Some((connection, _turn)) = self.held.take() {
             let silent_since = self.lines.clock.now();
             lock(&self.lines.idle).push(Idle {
                 connection,
@@ -207,32 +216,47 @@ impl Line<'_> {
         }
     }
 
-    fn connection(&mut self) -> Result<&mut MySqlConnection, Trouble> {
-        let gone = || Trouble::unavailable(Then::Reconnect, "the connection is gone");
-        self.connection.as_mut().ok_or_else(gone)
-    }
-
-    fn ended<T>(
+    /// Asks on the connection, which is there afterwards if it can be used again.
+    async fn see_through<T, F>(
         &mut self,
-        asked: Result<Result<T, sqlx::Error>, tokio::time::error::Elapsed>,
-    ) -> Result<T, Trouble> {
-        match asked {
-            Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(error)) => {
-                let trouble = Trouble::from(error);
-                if trouble.then == Then::Reconnect {
-                    self.connection = None;
-                    // What broke this connection has probably broken the others too.
-                    lock(&self.lines.idle).clear();
-                }
-                Err(trouble)
+        ask: impl FnOnce(MySqlConnection) -> F,
+    ) -> Result<T, Trouble>
+    where
+        T: Send + 'static,
+        F: Future<Output = (MySqlConnection, Result<T, sqlx::Error>)> + Send + 'static,
+    {
+        let gone = || Trouble::unavailable(Then::Reconnect, "the connection is gone");
+        let (connection, turn) = self.held.take().ok_or_else(gone)?;
+        let running = Running::new(turn, Await, ask(connection));
+        let ended = timeout(self.lines.terms.timeout, running).await;
+        let ((connection, asked), turn) = ended.map_err(|_| Trouble::late())?;
+        let trouble = match asked {
+            Ok(answer) => {
+                self.held = Some((connection, turn));
+                return Ok(answer);
             }
-            Err(_) => {
-                self.connection = None;
-                Err(Trouble::late())
-            }
+            Err(error) => Trouble::from(error),
+        };
+        if trouble.then == Then::Reconnect {
+            // What broke this connection has probably broken the others too.
+            lock(&self.lines.idle).clear();
+        } else {
+            self.held = Some((connection, turn));
         }
+        Err(trouble)
     }
+}
+
+async fn read_all(
+    connection: &mut MySqlConnection,
+    sql: AssertSqlSafe<String>,
+) -> Result<Answered, sqlx::Error> {
+    let mut answered = Answered::default();
+    let mut answers = sqlx::raw_sql(sql).fetch_many(connection);
+    while let Some(answer) = answers.try_next().await? {
+        answered.take(answer);
+    }
+    Ok(answered)
 }
 
 impl Answered {

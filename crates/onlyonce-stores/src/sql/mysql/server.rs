@@ -22,8 +22,6 @@ pub(super) struct Server {
     pub(super) waiters: Arc<Waiters>,
     pub(super) archive: bool,
     pub(super) clock: SystemClock,
-    /// The server takes no larger statement.
-    pub(super) packet_bytes_max: usize,
 }
 
 /// What became of a step.
@@ -56,6 +54,13 @@ const PAUSE_MAX: Duration = Duration::from_millis(100);
 const ROW_SLACK_BYTES: usize = 64 << 10;
 
 impl Server {
+    /// The largest answer that fits a statement, together with the rest of its row.
+    pub(super) fn response_bytes_max(&self) -> usize {
+        self.lines
+            .packet_bytes_max()
+            .saturating_sub(ROW_SLACK_BYTES)
+    }
+
     /// Takes a step on the slot's row.
     pub(super) async fn step<T>(
         &self,
@@ -154,7 +159,8 @@ impl Server {
         else {
             return Ok(true);
         };
-        if row_bytes(held) > self.packet_bytes_max {
+        let answer = held.entry.kept.as_ref().map_or(0, |kept| kept.bytes());
+        if answer > self.response_bytes_max() {
             return Err(too_large().to_error());
         }
         let replaced = !was_live && read.held.entry.kept.is_some();
@@ -198,12 +204,6 @@ impl Server {
         line.keep();
         Ok(written)
     }
-}
-
-/// How much room a row takes in a statement.
-fn row_bytes(held: &Held) -> usize {
-    let answer = held.entry.kept.as_ref().map_or(0, |kept| kept.bytes());
-    answer + ROW_SLACK_BYTES
 }
 
 /// A record whose row is locked: its holder works on it, whatever its lease says.

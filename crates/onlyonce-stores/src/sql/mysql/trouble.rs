@@ -21,9 +21,9 @@ pub(super) enum MySql {}
 /// An answer that the server takes in no statement.
 pub(super) fn too_large() -> Trouble {
     Trouble::new(
-        StoreErrorKind::Full,
+        StoreErrorKind::TooLarge,
         Then::Tell,
-        "the answer is larger than the server's max_allowed_packet",
+        "with its row it is larger than the server's max_allowed_packet",
     )
 }
 
@@ -50,7 +50,7 @@ impl Dialect for MySql {
 }
 
 fn meaning(number: u16, message: &str) -> (StoreErrorKind, Then) {
-    use StoreErrorKind::{Corrupt, Full, Unavailable};
+    use StoreErrorKind::{Corrupt, Full, TooLarge, Unavailable};
     match number {
         // Deadlock, and a row that changed since it was first read.
         1213 | 1020 => (Unavailable, Then::Repeat),
@@ -59,8 +59,8 @@ fn meaning(number: u16, message: &str) -> (StoreErrorKind, Then) {
         // Out of disk or memory; a table that is full.
         1021 | 1037 | 1038 | 1041 | 1114 => (Full, Then::Tell),
         1030 if message.contains("error 28") => (Full, Then::Tell),
-        // A packet that is too large.
-        1153 => (Full, Then::Split),
+        // A packet that is too large; with one row, no repetition makes it smaller.
+        1153 => (TooLarge, Then::Split),
         // A table or index that is damaged.
         1034 | 1194 | 1195 | 1712 => (Corrupt, Then::Tell),
         // Shut down, killed, timed out on the way; a primary that has become a replica; a
@@ -77,6 +77,8 @@ fn meaning(number: u16, message: &str) -> (StoreErrorKind, Then) {
         | 1836
         | 1047
         | 4031 => (Unavailable, Then::Reconnect),
+        // Ended by the server or an operator, because it took too long.
+        1317 | 1969 | 3024 => (Unavailable, Then::Tell),
         // Too many connections, no right, no such table or database, no space for a log.
         1040 | 1044 | 1045 | 1049 | 1129 | 1130 | 1142 | 1143 | 1146 | 1203 | 1226 => {
             (Unavailable, Then::Tell)
@@ -97,6 +99,7 @@ fn words(number: u16) -> String {
         1053 | 1077 | 1079 => "the server is shutting down",
         1153 => "a packet larger than max_allowed_packet",
         1205 => "a row is locked",
+        1317 | 1969 | 3024 => "the statement took too long and was ended",
         1213 | 1020 => "transactions were in each other's way",
         1290 | 1836 => "the server is read-only",
         1665 => "the binary log's format is STATEMENT: set binlog_format to MIXED or ROW",

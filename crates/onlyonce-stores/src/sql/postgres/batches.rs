@@ -125,7 +125,7 @@ async fn round<V: Verb>(server: &Server, mut batch: Batch<V>, again: bool) -> Ro
         let args = V::args(&rows, again);
         match server
             .lines
-            .ask(V::statement(&server.statements), &args)
+            .ask(V::statement(&server.statements), args)
             .await
         {
             Ok(rows) => answer(server, part, &rows, &mut in_hands, &mut later),

@@ -15,9 +15,11 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use super::arg::{self, Arg};
+use super::options;
+use super::running::{Backend, Cancel, Ended};
 use super::statements::Statement;
 use super::trouble::{Then, Trouble};
-use crate::sql::shared::lock;
+use crate::sql::shared::{Running, lock};
 
 /// A connection that said nothing for this long is asked first whether it is still there.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
@@ -25,12 +27,16 @@ const SILENCE_MAX: Duration = Duration::from_secs(30);
 const AGE_MAX: Duration = Duration::from_secs(30 * 60);
 
 pub(super) struct Lines {
-    pool: PgPool,
+    pub(super) pool: PgPool,
     idle: Mutex<Vec<Line>>,
-    free: Semaphore,
+    /// A statement keeps its place until the server has ended it, also after its caller gave up:
+    /// what the server can be made to do at the same time is bounded.
+    free: Arc<Semaphore>,
     exhausted: AtomicU64,
     terms: Terms,
     clock: SystemClock,
+    /// Held while a statement is cancelled, on one more connection: never on two.
+    pub(super) cancelling: tokio::sync::Mutex<()>,
 }
 
 /// How connections are used.
@@ -46,10 +52,22 @@ pub(super) struct Terms {
     pub(super) timeout: Duration,
 }
 
-struct Line {
-    connection: PoolConnection<Postgres>,
+/// A connection.
+pub(super) struct Line {
+    /// There until it is dropped.
+    connection: Option<PoolConnection<Postgres>>,
+    /// The server's process behind it, where that is known and stays the same.
+    backend: Option<Backend>,
     born: Duration,
     silent_since: Duration,
+    /// Whether it is to be closed rather than used again.
+    spoilt: bool,
+}
+
+/// What is sent: a statement to be prepared, or a text with its values spelled in.
+enum Sent {
+    Prepared(Arc<str>),
+    Spelled(String),
 }
 
 impl Lines {
@@ -57,10 +75,11 @@ impl Lines {
         Self {
             pool,
             idle: Mutex::default(),
-            free: Semaphore::new(terms.connections),
+            free: Arc::new(Semaphore::new(terms.connections)),
             exhausted: AtomicU64::new(0),
             terms,
             clock: SystemClock::new(),
+            cancelling: tokio::sync::Mutex::default(),
         }
     }
 
@@ -84,41 +103,52 @@ impl Lines {
     }
 
     /// Runs one statement by itself: one round trip, and a transaction of its own.
-    pub(super) async fn ask(&self, what: &Statement, args: &[Arg]) -> Result<Vec<PgRow>, Trouble> {
+    pub(super) async fn ask(
+        self: &Arc<Self>,
+        what: &Statement,
+        args: impl Into<Arc<[Arg]>>,
+    ) -> Result<Vec<PgRow>, Trouble> {
         self.ask_within(self.terms.timeout, what, args).await
     }
 
     /// The same with another bound on its time.
     pub(super) async fn ask_within(
-        &self,
+        self: &Arc<Self>,
         at_most: Duration,
         what: &Statement,
-        args: &[Arg],
+        args: impl Into<Arc<[Arg]>>,
     ) -> Result<Vec<PgRow>, Trouble> {
+        let args = args.into();
         self.count_exhausted();
-        let turn = timeout(at_most, self.free.acquire()).await;
-        let _turn = turn.map_err(|_| Trouble::late())?;
+        let turn = timeout(at_most, Arc::clone(&self.free).acquire_owned()).await;
+        let turn = turn.map_err(|_| Trouble::late())?;
+        let mut turn = turn.map_err(|_| Trouble::late())?;
         let mut again = what.repeatable;
         loop {
-            let mut line = self.take().await?;
-            let asked = timeout(at_most, self.send(&mut line.connection, what, args)).await;
-            let trouble = match asked {
-                Ok(Ok(rows)) => {
+            let line = self.take().await?;
+            let cancel = Cancel {
+                lines: Arc::clone(self),
+                backend: line.backend,
+            };
+            let asking = send(line, self.sent(at_most, what, &args), Arc::clone(&args));
+            let ended = timeout(at_most, Running::new(turn, cancel, asking)).await;
+            // Dropped before its end, it is cancelled.
+            let (Ended { mut line, rows }, back) = ended.map_err(|_| Trouble::late())?;
+            turn = back;
+            let trouble = match rows {
+                Ok(rows) => {
                     self.put_back(line);
                     return Ok(rows);
                 }
-                Ok(Err(error)) => Trouble::from(error),
-                Err(_) => {
-                    line.connection.close_on_drop();
-                    return Err(Trouble::late());
-                }
+                Err(error) => Trouble::from(error),
             };
             if trouble.then != Then::Reconnect {
                 self.put_back(line);
                 return Err(trouble);
             }
             // What broke this connection has probably broken the others too.
-            line.connection.close_on_drop();
+            line.spoil();
+            drop(line);
             lock(&self.idle).clear();
             if !again {
                 return Err(trouble);
@@ -127,38 +157,49 @@ impl Lines {
         }
     }
 
-    async fn send(
-        &self,
-        connection: &mut PgConnection,
-        what: &Statement,
-        args: &[Arg],
-    ) -> Result<Vec<PgRow>, sqlx::Error> {
-        if self.terms.pooled || args.is_empty() {
-            let text = AssertSqlSafe(arg::inline(&what.sql, args));
-            return sqlx::raw_sql(text).fetch_all(connection).await;
+    fn sent(&self, at_most: Duration, what: &Statement, args: &[Arg]) -> Sent {
+        if self.terms.pooled {
+            let before = options::before_each(at_most);
+            return Sent::Spelled(before + &arg::inline(&what.sql, args));
         }
-        let query = sqlx::query(AssertSqlSafe(Arc::clone(&what.sql)));
-        arg::bind(query, args).fetch_all(connection).await
+        if args.is_empty() {
+            return Sent::Spelled(what.sql.to_string());
+        }
+        Sent::Prepared(Arc::clone(&what.sql))
     }
 
     async fn take(&self) -> Result<Line, Trouble> {
         loop {
             let Some(mut line) = lock(&self.idle).pop() else {
-                return Ok(Line {
-                    connection: self.pool.acquire().await?,
-                    born: self.clock.now(),
-                    silent_since: self.clock.now(),
-                });
+                return self.open().await;
             };
             if self.clock.now().saturating_sub(line.silent_since) < SILENCE_MAX {
                 return Ok(line);
             }
-            let there = timeout(self.terms.timeout, line.connection.ping()).await;
+            line.spoil();
+            let there = timeout(self.terms.timeout, line.connection().ping()).await;
             if matches!(there, Ok(Ok(()))) {
+                line.spoilt = false;
                 return Ok(line);
             }
-            line.connection.close_on_drop();
         }
+    }
+
+    async fn open(&self) -> Result<Line, Trouble> {
+        let mut line = Line {
+            connection: Some(self.pool.acquire().await?),
+            backend: None,
+            born: self.clock.now(),
+            silent_since: self.clock.now(),
+            spoilt: false,
+        };
+        if self.terms.keep && !self.terms.pooled {
+            line.spoil();
+            let backend = timeout(self.terms.timeout, Backend::of(line.connection())).await;
+            line.backend = backend.map_err(|_| Trouble::late())??;
+            line.spoilt = false;
+        }
+        Ok(line)
     }
 
     fn put_back(&self, mut line: Line) {
@@ -170,13 +211,44 @@ impl Lines {
     }
 }
 
-/// Without a runtime, a connection cannot be handed back: then it is only closed.
-impl Drop for Lines {
+async fn send(mut line: Line, what: Sent, args: Arc<[Arg]>) -> Ended {
+    // Dropped half-way, it has a statement on it.
+    line.spoilt = true;
+    let rows = match what {
+        Sent::Spelled(text) => {
+            let query = sqlx::raw_sql(AssertSqlSafe(text));
+            query.fetch_all(line.connection()).await
+        }
+        Sent::Prepared(sql) => {
+            let query = arg::bind(sqlx::query(AssertSqlSafe(sql)), &args);
+            query.fetch_all(line.connection()).await
+        }
+    };
+    line.spoilt = false;
+    Ended { line, rows }
+}
+
+impl Line {
+    fn connection(&mut self) -> &mut PgConnection {
+        self.connection.as_mut().expect("it is there until dropped")
+    }
+
+    /// Has it closed rather than used again.
+    pub(super) fn spoil(&mut self) {
+        self.spoilt = true;
+    }
+}
+
+/// A pool takes back what is whole. Without a runtime it cannot: then it is only closed.
+impl Drop for Line {
     fn drop(&mut self) {
+        let Some(mut connection) = self.connection.take() else {
+            return;
+        };
         if Handle::try_current().is_err() {
-            for line in lock(&self.idle).drain(..) {
-                drop(line.connection.leak());
-            }
+            drop(connection.leak());
+        } else if self.spoilt {
+            connection.close_on_drop();
         }
     }
 }

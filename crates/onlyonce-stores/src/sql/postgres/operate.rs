@@ -30,11 +30,13 @@ impl PostgresStore {
         &self,
         at_most: Duration,
         what: &Statement,
-        args: &[Arg],
+        args: impl Into<Arc<[Arg]>>,
     ) -> Result<Vec<PgRow>, StoreError> {
+        let args = args.into();
         let at_most = at_most.max(self.server.lines.terms().timeout);
         let mut repeats = 0;
         loop {
+            let args = Arc::clone(&args);
             match self.server.lines.ask_within(at_most, what, args).await {
                 Ok(rows) => return Ok(rows),
                 Err(trouble) if trouble.then == Then::Repeat && repeats < REPEATS_MAX => {
@@ -46,7 +48,11 @@ impl PostgresStore {
         }
     }
 
-    async fn soon(&self, what: &Statement, args: &[Arg]) -> Result<Vec<PgRow>, StoreError> {
+    async fn soon(
+        &self,
+        what: &Statement,
+        args: impl Into<Arc<[Arg]>>,
+    ) -> Result<Vec<PgRow>, StoreError> {
         self.operators(Duration::ZERO, what, args).await
     }
 }
@@ -83,7 +89,7 @@ fn count(row: &PgRow, name: &str) -> Result<u64, StoreError> {
 impl Operate for PostgresStore {
     async fn get(&self, slot: &Slot) -> Result<Option<Record>, StoreError> {
         let rows = self
-            .soon(&self.server.statements.get, &[address(slot)])
+            .soon(&self.server.statements.get, [address(slot)])
             .await?;
         rows.first().map(record).transpose()
     }
@@ -101,7 +107,7 @@ impl Operate for PostgresStore {
             number(page.records_max),
         ];
         let list = &self.server.statements.list;
-        let rows = self.operators(WHOLE_TABLE, list, &args).await?;
+        let rows = self.operators(WHOLE_TABLE, list, args).await?;
         rows.iter()
             .map(|row| Ok((slot_of(row)?, record(row)?)))
             .collect()
@@ -109,7 +115,7 @@ impl Operate for PostgresStore {
 
     async fn forget(&self, slot: &Slot) -> Result<bool, StoreError> {
         let forget = &self.server.statements.forget;
-        let forgotten = !self.soon(forget, &[address(slot)]).await?.is_empty();
+        let forgotten = !self.soon(forget, [address(slot)]).await?.is_empty();
         if forgotten {
             self.server.settled(*slot);
         }
@@ -118,7 +124,7 @@ impl Operate for PostgresStore {
 
     async fn extend(&self, slot: &Slot, extra: Duration) -> Result<bool, StoreError> {
         let args = [address(slot), Arg::Int(micros(extra))];
-        let extended = self.soon(&self.server.statements.extend, &args).await?;
+        let extended = self.soon(&self.server.statements.extend, args).await?;
         Ok(!extended.is_empty())
     }
 
@@ -128,14 +134,15 @@ impl Operate for PostgresStore {
         response: &Arc<Response>,
         keep_for: Duration,
     ) -> Result<Resolved, StoreError> {
-        let args = [
+        let args: Arc<[Arg]> = Arc::new([
             address(slot),
             Arg::Text(Some(finished(response).to_owned())),
             Arg::Bytes(codec::encode_response(response)),
             Arg::Int(micros(keep_for)),
-        ];
+        ]);
         for _ in 0..REPEATS_MAX {
-            let rows = self.soon(&self.server.statements.resolve, &args).await?;
+            let resolve = &self.server.statements.resolve;
+            let rows = self.soon(resolve, Arc::clone(&args)).await?;
             let Some(row) = rows.first() else {
                 // Somebody has it in their hands.
                 tokio::time::sleep(PAUSE).await;
@@ -160,7 +167,7 @@ impl Operate for PostgresStore {
             let rows_max = SWEEP_ROWS_MAX.min(records_max - swept);
             let sweep = &self.server.statements.sweep;
             let rows = self
-                .operators(WHOLE_TABLE, sweep, &[number(rows_max)])
+                .operators(WHOLE_TABLE, sweep, [number(rows_max)])
                 .await?;
             let row = only(&rows)?;
             swept += usize::try_from(count(row, "records")?).unwrap_or(usize::MAX);
@@ -174,7 +181,7 @@ impl Operate for PostgresStore {
 
     async fn stats(&self) -> Result<Stats, StoreError> {
         let stats = &self.server.statements.stats;
-        let rows = self.operators(WHOLE_TABLE, stats, &[]).await?;
+        let rows = self.operators(WHOLE_TABLE, stats, []).await?;
         let row = only(&rows)?;
         Ok(Stats {
             records: count(row, "records")?,
@@ -189,7 +196,7 @@ impl Operate for PostgresStore {
     }
 
     async fn ping(&self) -> Result<(), StoreError> {
-        self.soon(&self.server.statements.ping, &[]).await.map(drop)
+        self.soon(&self.server.statements.ping, []).await.map(drop)
     }
 
     async fn count_replays(&self, replays: &[(Slot, u64)]) -> Result<(), StoreError> {
@@ -209,24 +216,24 @@ impl Operate for PostgresStore {
             .values()
             .map(|count| i64::try_from(*count).unwrap_or(i64::MAX));
         let args = [Arg::Bytess(slots.collect()), Arg::Ints(counts.collect())];
-        self.soon(&self.server.statements.count, &args)
+        self.soon(&self.server.statements.count, args)
             .await
             .map(drop)
     }
 
     async fn agree(&self, name: &str, offer: &[u8]) -> Result<Vec<u8>, StoreError> {
-        let name = Arg::Text(Some(text(name)));
-        let offer = [name, Arg::Bytes(Bytes::copy_from_slice(offer))];
-        self.soon(&self.server.statements.offer, &offer).await?;
+        let called = || Arg::Text(Some(text(name)));
+        let offer = [called(), Arg::Bytes(Bytes::copy_from_slice(offer))];
+        self.soon(&self.server.statements.offer, offer).await?;
         let rows = self
-            .soon(&self.server.statements.agreed, &offer[..1])
+            .soon(&self.server.statements.agreed, [called()])
             .await?;
         column(only(&rows)?, "value")
     }
 
     async fn agreed(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
         let name = [Arg::Text(Some(text(name)))];
-        let rows = self.soon(&self.server.statements.agreed, &name).await?;
+        let rows = self.soon(&self.server.statements.agreed, name).await?;
         rows.first().map(|row| column(row, "value")).transpose()
     }
 }

@@ -142,8 +142,13 @@ fn choices(given: &mut Options) -> Result<PostgresOptions, OpenError> {
     Ok(options)
 }
 
-/// How the server is to treat our sessions; behind a pooler they are not ours to set up.
-fn session(options: &PostgresOptions) -> Vec<(String, &'static str)> {
+/// How the server is to treat our sessions, whatever the defaults of the role and the database are.
+/// Behind a pooler they are not ours to set up: see [`before_each`].
+fn session(options: &PostgresOptions) -> Vec<(String, String)> {
+    if options.pooled {
+        return Vec::new();
+    }
+    let lock_timeout = lock_millis(options.sql.timeout);
     let settings = [
         // A plan made while the table is small must not read all of it when it has grown.
         ("plan_cache_mode", "force_generic_plan"),
@@ -152,12 +157,37 @@ fn session(options: &PostgresOptions) -> Vec<(String, &'static str)> {
         ("enable_mergejoin", "off"),
         ("jit", "off"),
         ("default_transaction_isolation", "read committed"),
-        // What we have given up on is not to wait for a lock for ever.
+        ("default_transaction_read_only", "off"),
+        ("bytea_output", "hex"),
+        // What we have given up on ends, also where it could not be cancelled.
         ("statement_timeout", "60000"),
+        ("lock_timeout", &lock_timeout.to_string()),
     ];
-    let settings = settings.map(|(name, value)| (format!("options[{name}]"), value));
-    if options.pooled {
-        return Vec::new();
-    }
+    let settings = settings.map(|(name, value)| (format!("options[{name}]"), value.to_owned()));
     settings.to_vec()
+}
+
+/// What precedes a statement in its own transaction, where the session is somebody else's: the same
+/// as for a session of ours. `at_most` is how long the statement may take.
+pub(super) fn before_each(at_most: Duration) -> String {
+    let statement_timeout = millis(at_most);
+    let lock_timeout = lock_millis(at_most);
+    format!(
+        "SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
+         SET LOCAL bytea_output = hex;
+         SET LOCAL statement_timeout = {statement_timeout};
+         SET LOCAL lock_timeout = {lock_timeout};
+         "
+    )
+}
+
+/// How long a lock may be waited for: a little less than the whole, so that a statement that gets
+/// none ends on the server before we give it up.
+fn lock_millis(at_most: Duration) -> i32 {
+    millis(at_most - at_most / 10)
+}
+
+/// As the server takes it. Zero would be no bound at all.
+fn millis(duration: Duration) -> i32 {
+    i32::try_from(duration.as_millis()).map_or(i32::MAX, |millis| millis.max(1))
 }

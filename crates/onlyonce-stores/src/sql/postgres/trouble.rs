@@ -20,6 +20,11 @@ pub(super) fn corrupt(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>
     StoreError::new(NAME, StoreErrorKind::Corrupt).caused_by(cause)
 }
 
+/// An answer that a value cannot hold.
+pub(super) fn too_large() -> StoreError {
+    StoreError::new(NAME, StoreErrorKind::TooLarge).caused_by("a value has too little room for it")
+}
+
 impl Dialect for Postgres {
     const NAME: &'static str = NAME;
 
@@ -37,8 +42,8 @@ fn meaning(class: &str, code: &str) -> (StoreErrorKind, Then) {
         ("40", _) => (StoreErrorKind::Unavailable, Then::Repeat),
         // Out of disk, out of memory.
         (_, "53100" | "53200") => (StoreErrorKind::Full, Then::Tell),
-        // Too large for the server in some way.
-        ("54", _) => (StoreErrorKind::Full, Then::Split),
+        // Too large for the server in some way; with one row, no repetition makes it smaller.
+        ("54", _) => (StoreErrorKind::TooLarge, Then::Split),
         // Connection trouble, shutdown, a primary that has become a standby.
         ("08", _) | (_, "57P01" | "57P02" | "57P03" | "57P05" | "25006") => {
             (StoreErrorKind::Unavailable, Then::Reconnect)

@@ -67,7 +67,7 @@ pub(super) fn announce(
                 Some(slots.join(" "))
             });
             let args = [Arg::Text(Some(channel.clone())), Arg::Texts(told.collect())];
-            if let Err(trouble) = lines.ask(&statements.notify, &args).await {
+            if let Err(trouble) = lines.ask(&statements.notify, args).await {
                 let error = trouble.to_error();
                 tracing::debug!(%error, "claims that ended were not announced");
             }

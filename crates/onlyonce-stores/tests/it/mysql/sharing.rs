@@ -261,7 +261,7 @@ async fn answers_of_every_size_are_stored_whole_or_told_to_be_too_large() {
     let held = lease(&*store, &fresh()).await;
     let large = answer(&"x".repeat(16 << 20));
     let refused = store.complete(&held, &large, LONG).await.unwrap_err();
-    assert_eq!(refused.kind, StoreErrorKind::Full);
+    assert_eq!(refused.kind, StoreErrorKind::TooLarge);
     let completed = store.complete(&held, &answer("small"), LONG).await.unwrap();
     assert!(matches!(completed, Completed::Stored(_)));
 }
