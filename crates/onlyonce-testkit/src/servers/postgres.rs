@@ -8,7 +8,7 @@ use super::account::Account;
 use super::command::{answer, ask};
 use super::daemon::{Daemon, Ports, Recipe};
 use super::home::Home;
-use super::program::{INITDB, POSTGRES, PSQL};
+use super::program::{INITDB, PG_BASEBACKUP, POSTGRES, PSQL};
 use super::{Server, ServerError};
 
 const USER: &str = "postgres";
@@ -32,14 +32,45 @@ pub struct Postgres {
 
 struct PostgresRecipe {
     options: PostgresOptions,
+    /// The address of the server that this one follows, if it follows one.
+    primary: Option<String>,
 }
 
 impl Postgres {
     /// Starts a server with fresh data and waits until it answers.
     pub fn start(options: PostgresOptions) -> Result<Self, ServerError> {
+        Self::start_as(PostgresRecipe {
+            options,
+            primary: None,
+        })
+    }
+
+    /// Starts a standby that follows this server, and waits until it answers questions that only
+    /// read. It is the synchronous one once [`synchronous`](Self::synchronous) says so.
+    pub fn standby(&self) -> Result<Self, ServerError> {
+        Self::start_as(PostgresRecipe {
+            options: PostgresOptions::default(),
+            primary: Some(self.url()),
+        })
+    }
+
+    fn start_as(recipe: PostgresRecipe) -> Result<Self, ServerError> {
         let user = Account::choose(None, USER)?;
-        let daemon = Daemon::start(PostgresRecipe { options }, user)?;
+        let daemon = Daemon::start(recipe, user)?;
         Ok(Self { daemon })
+    }
+
+    /// From now on every commit waits until a standby has it on disk.
+    pub fn synchronous(&self) -> Result<(), ServerError> {
+        // Not waited for itself, and not in one transaction with anything else.
+        self.psql("ALTER SYSTEM SET synchronous_standby_names = '*'")?;
+        self.psql("SELECT pg_reload_conf()")?;
+        Ok(())
+    }
+
+    /// Makes a standby a primary of its own, and waits until it is.
+    pub fn promote(&self) -> Result<(), ServerError> {
+        self.psql("SELECT pg_promote()").map(drop)
     }
 
     /// What `psql` answers: a line for each row, `|` between columns.
@@ -70,6 +101,12 @@ impl Recipe for PostgresRecipe {
     }
 
     fn install(&self, home: &Home) -> Result<(), ServerError> {
+        if let Some(primary) = &self.primary {
+            let mut copy = Command::new(PG_BASEBACKUP.find()?);
+            copy.arg("-D").arg(home.file(DATA)).args(["-d", primary]);
+            copy.args(["-R", "-X", "stream", "--checkpoint=fast", "--no-sync"]);
+            return home.run(PG_BASEBACKUP.name, &copy);
+        }
         let mut initdb = Command::new(INITDB.find()?);
         initdb.arg("-D").arg(home.file(DATA));
         initdb.args(["-U", USER, "--auth=trust", "--encoding=UTF8", "--locale=C"]);

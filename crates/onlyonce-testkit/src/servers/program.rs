@@ -26,6 +26,7 @@ pub(super) const REDIS_CLI: Program = Program::new("redis-cli", "redis-server");
 pub(super) const REDIS_SENTINEL: Program = Program::new("redis-sentinel", "redis-sentinel");
 pub(super) const INITDB: Program = Program::new("initdb", "postgresql");
 pub(super) const POSTGRES: Program = Program::new("postgres", "postgresql");
+pub(super) const PG_BASEBACKUP: Program = Program::new("pg_basebackup", "postgresql");
 pub(super) const PSQL: Program = Program::new("psql", "postgresql");
 pub(super) const MARIADB_INSTALL: Program = Program::new("mariadb-install-db", "mariadb-server");
 pub(super) const MARIADBD: Program = Program::new("mariadbd", "mariadb-server");
@@ -51,12 +52,13 @@ const NPM: Program = Program::new("npm", "npm");
 // Puts a gateway into a network of its own.
 const IP: Program = Program::new("ip", "iproute2");
 
-const ALL: [Program; 22] = [
+const ALL: [Program; 23] = [
     REDIS_SERVER,
     REDIS_CLI,
     REDIS_SENTINEL,
     INITDB,
     POSTGRES,
+    PG_BASEBACKUP,
     PSQL,
     MARIADB_INSTALL,
     MARIADBD,

@@ -63,8 +63,9 @@ took AS (
         dead_deadlines = CASE WHEN r.dead_until > v.now THEN r.dead_deadlines END
     FROM free AS v WHERE r.slot = v.slot
     RETURNING r.slot, r.attempt, CASE how WHEN 'L' THEN v.overtook END AS overtook
-)
+),
+{promise}
 SELECT slot, verdict, NULL::int4 AS granted, NULL::bytea AS overtook, {columns}
-FROM here WHERE verdict IN ('T', 'X')
+FROM here CROSS JOIN promise WHERE verdict IN ('T', 'X') AND promises >= 0
 UNION ALL SELECT slot, 'G', 1, NULL, {nulls} FROM made
 UNION ALL SELECT slot, 'G', attempt, overtook, {nulls} FROM took

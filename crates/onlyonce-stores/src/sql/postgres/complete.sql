@@ -30,8 +30,9 @@ done AS (
     RETURNING r.slot, (date_part('epoch', r.created_at) * 1000)::int8 AS created,
               (date_part('epoch', r.completed_at) * 1000)::int8 AS completed,
               (date_part('epoch', r.expires_at) * 1000)::int8 AS expires
-)
+),
+{promise}
 SELECT slot, coalesce(verdict, 'A') AS verdict, NULL::int8 AS created, NULL::int8 AS completed,
        NULL::int8 AS expires, {columns}
-FROM here WHERE verdict IS DISTINCT FROM 'M'
+FROM here CROSS JOIN promise WHERE verdict IS DISTINCT FROM 'M' AND promises >= 0
 UNION ALL SELECT slot, 'S', created, completed, expires, {nulls} FROM done

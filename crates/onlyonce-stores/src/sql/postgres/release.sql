@@ -61,8 +61,10 @@ buried AS (
         )
     FROM mine AS v WHERE r.slot = v.slot
     RETURNING r.slot, CASE WHEN held THEN 'S' WHEN live THEN 'F' ELSE 'E' END AS verdict, {carried}
-)
+),
+{promise}
 SELECT slot, coalesce(verdict, 'E') AS verdict, {columns}
-FROM here WHERE verdict IN ('F', 'E') OR (verdict IS NULL AND unknown)
+FROM here CROSS JOIN promise
+WHERE (verdict IN ('F', 'E') OR (verdict IS NULL AND unknown)) AND promises >= 0
 UNION ALL SELECT slot, 'E', {nulls} FROM made
 UNION ALL SELECT slot, verdict, {columns} FROM buried

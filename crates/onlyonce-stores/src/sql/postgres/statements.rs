@@ -39,7 +39,7 @@ pub(super) struct Statements {
 const GRAVES_MAX: usize = 64;
 
 /// What stands in braces in the texts. A later line may be used by an earlier one.
-const WORDS: [(&str, &str); 17] = [
+const WORDS: [(&str, &str); 19] = [
     ("record", RECORD),
     ("columns", COLUMNS),
     ("carried", CARRIED),
@@ -82,6 +82,8 @@ const WORDS: [(&str, &str); 17] = [
     ),
     ("locked", "NOT pg_try_advisory_xact_lock_shared({key})"),
     ("key", KEY),
+    ("promise", PROMISE),
+    ("synchronous", SYNCHRONOUS),
     ("us", "interval '1 microsecond'"),
 ];
 
@@ -100,6 +102,18 @@ const CARRIED: &str = "v.r_state, v.r_token, v.r_fingerprint, v.r_rerun, v.r_att
     v.r_created, v.r_completed, v.r_expires, v.r_keep_left, v.r_lease_left, v.r_replays,
     v.r_response";
 const NULLS: &str = "NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL";
+
+/// A finished answer that is only read is a promise too. Where commits wait for a standby, what was
+/// read may have been committed without one: its commit gave up waiting, or the server restarted.
+/// A message in the log makes this statement's own commit wait until the standby has all up to it.
+const PROMISE: &str = "promise AS MATERIALIZED (
+    SELECT count(pg_logical_emit_message(true, 'onlyonce', ''::text)) AS promises
+    WHERE {synchronous}
+        AND EXISTS (SELECT FROM here WHERE verdict IN ('T', 'F') AND r_state IN ('D', 'F'))
+)";
+/// Whether a commit waits for a standby, asked each time: both can change at any moment.
+const SYNCHRONOUS: &str = "current_setting('synchronous_standby_names') <> ''
+        AND current_setting('synchronous_commit') NOT IN ('off', 'local')";
 
 const FORGET: &str = "UPDATE {table} SET state = 'R', expires_at = GREATEST(dead_until, now),
         completed_at = NULL, operation = '', actor = NULL, hint = '', meta = '', response = NULL
@@ -120,7 +134,11 @@ const STATS: &str = "SET LOCAL enable_seqscan = on;
     FROM {table} WHERE expires_at > statement_timestamp() AND state <> 'R'";
 const OFFER: &str = "INSERT INTO {table}_agreed (name, value) VALUES ($1::text, $2::bytea)
     ON CONFLICT (name) DO NOTHING";
-const AGREED: &str = "SELECT value FROM {table}_agreed WHERE name = $1::text";
+const AGREED: &str = "WITH promise AS MATERIALIZED (
+        SELECT count(pg_logical_emit_message(true, 'onlyonce', ''::text)) AS promises
+        WHERE {synchronous}
+    )
+    SELECT value FROM {table}_agreed CROSS JOIN promise WHERE name = $1::text AND promises >= 0";
 const NOTIFY: &str = "SELECT pg_notify($1::text, told) FROM unnest($2::text[]) AS told";
 
 impl Statements {
