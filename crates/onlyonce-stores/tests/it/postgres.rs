@@ -8,6 +8,7 @@ mod losing;
 mod opening;
 mod reference;
 mod restarting;
+mod sessions;
 mod standby;
 mod support;
 mod traffic;

@@ -27,9 +27,12 @@ pub(super) async fn migrate(pool: &PgPool, table: &Table) -> Result<(), OpenErro
     if MIGRATIONS.from(found, table)?.is_empty() {
         return Ok(());
     }
-    let mut transaction = connection.begin().await.map_err(refused)?;
+    // Whatever the role's default is: what the lock waited for must be seen.
+    let begin = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE";
+    let mut transaction = connection.begin_with(begin).await.map_err(refused)?;
     let lock = format!(
         "SET LOCAL statement_timeout = 0;
+         SET LOCAL lock_timeout = 0;
          SELECT pg_advisory_xact_lock(hashtextextended('onlyonce {table}', 0));
          CREATE TABLE IF NOT EXISTS {table}_migrations (
             version    integer     PRIMARY KEY,
