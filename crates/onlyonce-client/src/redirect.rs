@@ -7,6 +7,9 @@ use reqwest::Url;
 
 use crate::reply::Reply;
 
+#[cfg(test)]
+mod tests;
+
 /// How often one attempt is sent on.
 pub(crate) const REDIRECTS_MAX: usize = 5;
 

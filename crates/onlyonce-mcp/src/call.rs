@@ -49,8 +49,8 @@ pub(crate) enum SentKey {
     NotText,
 }
 
-/// An object of which we cannot read every name, such as one with half a surrogate pair in it. A server
-/// may be less strict.
+/// A call of which we cannot read every name, such as one with half a surrogate pair in it. A server may
+/// be less strict.
 pub(crate) struct Ambiguous;
 
 impl ToolCall {
@@ -60,8 +60,10 @@ impl ToolCall {
         let Some(mut params) = object(params)?.map(Members::without_repeated) else {
             return Ok(None);
         };
-        let Some(tool) = params.text("name") else {
-            return Ok(None);
+        let tool = match params.get("name").map(|name| (name.get(), read(name))) {
+            Some((_, Some(tool))) => tool,
+            Some((name, None)) if name.starts_with('"') => return Err(Ambiguous),
+            Some((_, None)) | None => return Ok(None),
         };
         let mut arguments = params.get("arguments").map(object).transpose()?.flatten();
         let mut meta = params.get("_meta").map(object).transpose()?.flatten();

@@ -18,6 +18,12 @@ const OWNER: &str = "owner";
 const DATABASE: &str = "queue.db";
 const LOG: &str = "queue.db-wal";
 const INDEX: &str = "queue.db-shm";
+/// Keys are random, so a row is a change somewhere in an index: in a large queue, somewhere that the
+/// usual 2 MiB of cache do not hold.
+const CACHE_KIB_MAX: u32 = 32 * 1024;
+/// Pages in the log before they are written where they belong: one that changed often in between is
+/// written once.
+const LOG_PAGES_MAX: u32 = 4096;
 /// A child that its owner is just starting holds the lock for a moment more, until it becomes
 /// another program.
 const LOCK_TRIES: u32 = 50;
@@ -76,6 +82,8 @@ impl Folder {
             .create_if_missing(true)
             .journal_mode(SqliteJournalMode::Wal)
             .synchronous(SqliteSynchronous::Full)
+            .pragma("cache_size", format!("-{CACHE_KIB_MAX}"))
+            .pragma("wal_autocheckpoint", LOG_PAGES_MAX.to_string())
             .disable_statement_logging()
             .connect()
             .await?;

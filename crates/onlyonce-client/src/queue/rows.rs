@@ -19,6 +19,16 @@ use crate::operation::Operation;
 /// Rows that one statement writes: each is a trip to the database's thread.
 pub(super) const ROWS_AT_ONCE: usize = 64;
 
+/// See [`due`].
+pub(super) const DUE: &str = "SELECT * FROM operations AS it INDEXED BY operations_by_due WHERE state = 'waiting' AND due_at <= ? AND id NOT IN \
+    (SELECT value FROM json_each(?)) AND (group_id IS NULL OR NOT EXISTS (SELECT 1 FROM \
+    operations AS before WHERE before.group_id = it.group_id AND before.rank < it.rank AND \
+    (before.state = 'waiting' OR (before.state = 'failed' AND before.is_undo = 1)))) \
+    ORDER BY due_at, id LIMIT ?";
+/// See [`next_due`].
+pub(super) const NEXT_DUE: &str = "SELECT MIN(due_at) FROM operations INDEXED BY operations_by_due WHERE state = 'waiting' AND \
+    due_at > ?";
+
 /// An operation with what is known about it.
 pub(super) struct Row {
     pub(super) id: OperationId,
@@ -136,18 +146,12 @@ pub(super) async fn due(
     in_flight: &[i64],
     at_most: usize,
 ) -> Result<Vec<Row>, QueueError> {
-    let rows = sqlx::query(
-        "SELECT * FROM operations AS it INDEXED BY operations_by_due WHERE state = 'waiting' AND due_at <= ? AND id NOT IN \
-         (SELECT value FROM json_each(?)) AND (group_id IS NULL OR NOT EXISTS (SELECT 1 FROM \
-         operations AS before WHERE before.group_id = it.group_id AND before.rank < it.rank AND \
-         (before.state = 'waiting' OR (before.state = 'failed' AND before.is_undo = 1)))) \
-         ORDER BY due_at, id LIMIT ?",
-    )
-    .bind(now)
-    .bind(list(in_flight))
-    .bind(i64::try_from(at_most).unwrap_or(i64::MAX))
-    .fetch_all(connection)
-    .await?;
+    let rows = sqlx::query(DUE)
+        .bind(now)
+        .bind(list(in_flight))
+        .bind(i64::try_from(at_most).unwrap_or(i64::MAX))
+        .fetch_all(connection)
+        .await?;
     rows.iter().map(read).collect()
 }
 
@@ -177,10 +181,7 @@ pub(super) async fn next_due(
     connection: &mut SqliteConnection,
     now: i64,
 ) -> Result<Option<i64>, QueueError> {
-    let next = sqlx::query_scalar(
-        "SELECT MIN(due_at) FROM operations INDEXED BY operations_by_due WHERE state = 'waiting' AND \
-         due_at > ?",
-    );
+    let next = sqlx::query_scalar(NEXT_DUE);
     Ok(next.bind(now).fetch_one(connection).await?)
 }
 

@@ -13,5 +13,6 @@ mod keys;
 mod listing;
 mod lost;
 mod passing;
+mod random;
 mod sdk;
 mod support;
