@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
 use hyper_rustls::HttpsConnectorBuilder;
+use hyper_rustls::builderstates::WantsProtocols1;
 use hyper_util::client::legacy::connect::HttpConnector;
 use rustls::crypto::ring::default_provider;
 use rustls::{ClientConfig, RootCertStore};
@@ -40,13 +41,28 @@ pub fn client_config() -> ClientConfig {
         .with_no_client_auth()
 }
 
-/// Connects over http, and over https to servers that the machine trusts.
-pub fn connector(mut http: HttpConnector) -> HttpsConnector {
-    http.enforce_http(false);
+/// Connects over http, and over https to servers that the machine trusts, with HTTP/2 where they
+/// have it.
+pub fn connector(http: HttpConnector) -> HttpsConnector {
+    builder()
+        .enable_http1()
+        .enable_http2()
+        .wrap_connector(to_any(http))
+}
+
+/// The same without HTTP/2.
+pub fn http1_connector(http: HttpConnector) -> HttpsConnector {
+    builder().enable_http1().wrap_connector(to_any(http))
+}
+
+fn builder() -> HttpsConnectorBuilder<WantsProtocols1> {
     HttpsConnectorBuilder::new()
         .with_tls_config(client_config())
         .https_or_http()
-        .enable_http1()
-        .enable_http2()
-        .wrap_connector(http)
+}
+
+/// Takes https, too, as far as the connection below it goes.
+fn to_any(mut http: HttpConnector) -> HttpConnector {
+    http.enforce_http(false);
+    http
 }

@@ -41,6 +41,8 @@ pub(crate) struct Upstream(Arc<Server>);
 
 struct Server {
     client: Client<Connector, UpstreamBody>,
+    /// For WebSockets, where the other client may come to speak HTTP/2, which has no `Upgrade`.
+    handshakes: Option<Client<Connector, UpstreamBody>>,
     scheme: Scheme,
     authority: Authority,
     /// What comes before every path; empty or without a slash at its end.
@@ -96,20 +98,24 @@ impl Upstream {
         http.set_nodelay(true);
         http.set_connect_timeout(Some(patience.connect_max));
         let is_h2c = uri.scheme_str() == Some("h2c");
-        let client = Client::builder(TokioExecutor::new())
+        let mut builder = Client::builder(TokioExecutor::new());
+        builder
             .pool_idle_timeout(patience.idle_max)
             .pool_max_idle_per_host(IDLE_CONNECTIONS_MAX)
             .pool_timer(TokioTimer::new())
             .timer(TokioTimer::new())
             .set_host(false)
-            .http2_only(is_h2c)
-            .build(Connector::new(trust::connector(http)));
+            .http2_only(is_h2c);
+        let handshakes = (uri.scheme() == Some(&Scheme::HTTPS))
+            .then(|| builder.build(Connector::new(trust::http1_connector(http.clone()))));
+        let client = builder.build(Connector::new(trust::connector(http)));
         let scheme = match uri.scheme() {
             Some(scheme) if !is_h2c => scheme.clone(),
             Some(_) | None => Scheme::HTTP,
         };
         Self(Arc::new(Server {
             client,
+            handshakes,
             scheme,
             authority: uri
                 .authority()
@@ -150,7 +156,8 @@ impl Upstream {
         parts.extensions.clear();
         let mut request = Request::from_parts(parts, body);
         let connection = capture_connection(&mut request);
-        let sent = self.0.client.request(request);
+        let handshakes = self.0.handshakes.as_ref().filter(|_| is_handshake);
+        let sent = handshakes.unwrap_or(&self.0.client).request(request);
         async move {
             let response = sent.await.map_err(UpstreamError::from)?;
             if ends_badly(&response) {

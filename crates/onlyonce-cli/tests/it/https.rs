@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::process::Command;
 
 use crate::support::foreign::{self, Flaw};
@@ -55,6 +55,39 @@ async fn a_gateway_sends_to_a_service_that_the_machine_trusts_and_to_no_other() 
     assert_eq!(wary.send("/orders", "key", "").await, 502);
 
     assert_eq!(work.runs.load(Ordering::SeqCst), 1);
+}
+
+/// HTTP/2 would be chosen for any other request, and does not know `Upgrade`.
+#[tokio::test]
+async fn a_web_socket_reaches_a_service_that_prefers_http_2() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let plain = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                head.push(stream.read_u8().await.unwrap());
+            }
+            let agreed = b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\n\
+                           upgrade: websocket\r\n\r\nhello";
+            stream.write_all(agreed).await.unwrap();
+        }
+    });
+    let secured = Secured::start_offering(&plain, &["h2", "http/1.1"]).await;
+    let folder = TempDir::new().unwrap();
+    let trusting = [secured.trusted()];
+    let gateway = Running::start_with(&secured.url, SETTINGS, &trusting, folder).await;
+
+    let address = gateway.url.strip_prefix("http://").unwrap();
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let handshake =
+        b"GET / HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n";
+    stream.write_all(handshake).await.unwrap();
+    let mut heard = String::new();
+    stream.read_to_string(&mut heard).await.unwrap();
+
+    assert!(heard.starts_with("HTTP/1.1 101 "), "{heard}");
+    assert!(heard.ends_with("hello"), "{heard}");
 }
 
 #[tokio::test]

@@ -19,9 +19,14 @@ pub(crate) struct Secured {
 impl Secured {
     /// In front of the server at this URL.
     pub(crate) async fn start(plain: &str) -> Self {
+        Self::start_offering(plain, &[]).await
+    }
+
+    /// The same, and offers to speak these protocols.
+    pub(crate) async fn start_offering(plain: &str, protocols: &[&str]) -> Self {
         let CertifiedKey { cert, signing_key } =
             generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-        let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
+        let mut config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
             .with_safe_default_protocol_versions()
             .unwrap()
             .with_no_client_auth()
@@ -30,6 +35,7 @@ impl Secured {
                 PrivateKeyDer::try_from(signing_key.serialize_der()).unwrap(),
             )
             .unwrap();
+        config.alpn_protocols = protocols.iter().map(|it| it.as_bytes().to_vec()).collect();
         let acceptor = TlsAcceptor::from(Arc::new(config));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
