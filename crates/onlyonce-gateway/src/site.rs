@@ -1,11 +1,10 @@
 //! The routes of a gateway, made from its settings once: which requests are protected how, and
 //! where they go. A reload makes a new site; requests under way keep the old one.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderName, Method, Request, Response, Uri};
+use http::{HeaderName, Method, Request, Response};
 use hyper::body::Incoming;
 use onlyonce_core::{Engine, Release};
 use onlyonce_tower::{
@@ -20,14 +19,16 @@ use crate::forward::{self, Peer};
 use crate::path;
 use crate::target::{self, BadHead};
 use crate::traces::{RequestSpan, Traces};
-use crate::upstream::{Patience, Upstream, UpstreamError};
+use crate::upstream::{Upstream, UpstreamError};
 
+pub(crate) use self::per_worker::{PerWorker, Sites};
 use self::terms::{Common, Terms};
+use self::upstreams::{Upstreams, patience};
 
+mod per_worker;
 mod terms;
+mod upstreams;
 
-const CONNECT_MAX: Duration = Duration::from_secs(5);
-const RESPONSE_MAX: Duration = Duration::from_secs(60);
 const BODY_MAX: Duration = Duration::from_secs(30);
 const BODY_WHOLE_MAX: Duration = Duration::from_secs(300);
 pub(crate) const IDLE_MAX: Duration = Duration::from_secs(75);
@@ -295,39 +296,6 @@ fn read_headers(config: &Config) -> Arc<[HeaderName]> {
         .collect()
 }
 
-/// The upstreams by address, so that routes share connections.
-#[derive(Default)]
-struct Upstreams(BTreeMap<String, Upstream>);
-
-impl Upstreams {
-    fn named(&mut self, address: &str, patience: Patience) -> Result<Upstream, ConfigError> {
-        let uri =
-            crate::config::is_upstream(address).map_err(|why| ConfigError::new("upstream", why))?;
-        Ok(self.at(&uri, patience))
-    }
-
-    fn at(&mut self, uri: &Uri, patience: Patience) -> Upstream {
-        let known = self.0.entry(uri.to_string());
-        known
-            .or_insert_with(|| Upstream::new(uri.clone(), patience))
-            .clone()
-    }
-
-    /// The same upstream over these connections.
-    fn like(&mut self, upstream: &Upstream) -> Upstream {
-        self.at(upstream.uri(), upstream.patience())
-    }
-}
-
-fn patience(config: &Config) -> Patience {
-    let or = |span: Option<Span>, usual| span.map_or(usual, |span| span.0);
-    Patience {
-        connect_max: or(config.timeouts.connect, CONNECT_MAX),
-        response_max: or(config.timeouts.response, RESPONSE_MAX),
-        idle_max: or(config.timeouts.idle, IDLE_MAX),
-    }
-}
-
 fn body_patience(config: &Config) -> BodyPatience {
     let or = |span: Option<Span>, usual| span.map_or(usual, |span| span.0);
     let linger = Linger::default();
@@ -345,31 +313,4 @@ fn body_patience(config: &Config) -> BodyPatience {
 /// it is no answer: a client would take the end of the connection for that of the body.
 fn is_broken_off<B>(response: &Response<B>) -> bool {
     response.extensions().get::<BrokenOff>().is_some()
-}
-
-/// The same site for each worker, so that a connection to an upstream stays on its thread.
-pub(crate) struct PerWorker(Vec<Arc<Site>>);
-
-/// What is in force; a reload replaces it.
-pub(crate) type Sites = Arc<arc_swap::ArcSwap<PerWorker>>;
-
-impl PerWorker {
-    /// What `config` describes, for so many workers.
-    pub(crate) fn new(
-        count: usize,
-        config: &Config,
-        engine: &Engine,
-        allowance: &Allowance,
-        traces: Option<&Traces>,
-    ) -> Result<Self, ConfigError> {
-        let first = Site::new(config, engine, allowance, traces)?;
-        let others: Vec<_> = (1..count).map(|_| Arc::new(first.again())).collect();
-        let all = std::iter::once(Arc::new(first)).chain(others);
-        Ok(Self(all.collect()))
-    }
-
-    /// The site of a worker, by its number.
-    pub(crate) fn of(&self, worker: usize) -> Arc<Site> {
-        Arc::clone(&self.0[worker])
-    }
 }

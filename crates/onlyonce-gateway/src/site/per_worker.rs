@@ -1,0 +1,37 @@
+//! One site for each thread that serves connections, and all of them replaced at once.
+
+use std::sync::Arc;
+
+use onlyonce_core::Engine;
+use onlyonce_tower::Allowance;
+
+use super::Site;
+use crate::config::{Config, ConfigError};
+use crate::traces::Traces;
+
+/// The same site for each worker, so that a connection to an upstream stays on its thread.
+pub(crate) struct PerWorker(Vec<Arc<Site>>);
+
+/// What is in force; a reload replaces it.
+pub(crate) type Sites = Arc<arc_swap::ArcSwap<PerWorker>>;
+
+impl PerWorker {
+    /// What `config` describes, for so many workers.
+    pub(crate) fn new(
+        count: usize,
+        config: &Config,
+        engine: &Engine,
+        allowance: &Allowance,
+        traces: Option<&Traces>,
+    ) -> Result<Self, ConfigError> {
+        let first = Site::new(config, engine, allowance, traces)?;
+        let others: Vec<_> = (1..count).map(|_| Arc::new(first.again())).collect();
+        let all = std::iter::once(Arc::new(first)).chain(others);
+        Ok(Self(all.collect()))
+    }
+
+    /// The site of a worker, by its number.
+    pub(crate) fn of(&self, worker: usize) -> Arc<Site> {
+        Arc::clone(&self.0[worker])
+    }
+}

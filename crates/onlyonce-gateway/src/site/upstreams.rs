@@ -1,0 +1,51 @@
+//! The upstreams of a site, one for all routes that lead to it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use http::Uri;
+
+use super::IDLE_MAX;
+use crate::config::{self, Config, ConfigError, Span};
+use crate::upstream::{Patience, Upstream};
+
+const CONNECT_MAX: Duration = Duration::from_secs(5);
+const RESPONSE_MAX: Duration = Duration::from_secs(60);
+
+/// The upstreams by address, so that routes share connections.
+#[derive(Default)]
+pub(super) struct Upstreams(BTreeMap<String, Upstream>);
+
+impl Upstreams {
+    /// The upstream at this address.
+    pub(super) fn named(
+        &mut self,
+        address: &str,
+        patience: Patience,
+    ) -> Result<Upstream, ConfigError> {
+        let uri = config::is_upstream(address).map_err(|why| ConfigError::new("upstream", why))?;
+        Ok(self.at(&uri, patience))
+    }
+
+    fn at(&mut self, uri: &Uri, patience: Patience) -> Upstream {
+        let known = self.0.entry(uri.to_string());
+        known
+            .or_insert_with(|| Upstream::new(uri.clone(), patience))
+            .clone()
+    }
+
+    /// The same upstream over these connections.
+    pub(super) fn like(&mut self, upstream: &Upstream) -> Upstream {
+        self.at(upstream.uri(), upstream.patience())
+    }
+}
+
+/// How long to wait for an upstream.
+pub(super) fn patience(config: &Config) -> Patience {
+    let or = |span: Option<Span>, usual| span.map_or(usual, |span| span.0);
+    Patience {
+        connect_max: or(config.timeouts.connect, CONNECT_MAX),
+        response_max: or(config.timeouts.response, RESPONSE_MAX),
+        idle_max: or(config.timeouts.idle, IDLE_MAX),
+    }
+}
