@@ -16,11 +16,13 @@ use crate::entropy::{Entropy, OsEntropy};
 use crate::event::{About, Event, Subscriber, TracingSubscriber};
 use crate::fingerprint::Fingerprint;
 use crate::key::{Hint, Key};
+use crate::operate::Operate;
 use crate::policy::Policy;
 use crate::refusal::Refusal;
 use crate::slot::{Scope, Slot, SlotSecret};
 use crate::store::{Store, StoreError};
 
+mod agreement;
 mod begin;
 mod call;
 mod execution;
@@ -40,6 +42,7 @@ pub use self::execution::Execution;
 pub use self::finish::Held;
 pub use self::secret::{FormerSecret, look_up_secret};
 
+use self::agreement::Agreement;
 use self::flight::Flights;
 use self::renew::Renewals;
 use self::tally::Tally;
@@ -61,6 +64,8 @@ struct Inner {
     entropy: Arc<dyn Entropy>,
     subscribers: Vec<Arc<dyn Subscriber>>,
     secret: SlotSecret,
+    /// Shared with `former`.
+    agreement: Arc<Agreement>,
     /// The same store under the former secret, while the secret is rotated.
     former: Option<Engine>,
     holder: Arc<str>,
@@ -143,6 +148,7 @@ pub struct Builder {
     namespace: Arc<str>,
     sweep_every: Duration,
     running_max: usize,
+    check_every: Duration,
 }
 
 impl Builder {
@@ -200,6 +206,14 @@ impl Builder {
         self
     }
 
+    /// Checks this often that the slot secret which all processes have agreed on is still the one in
+    /// the store, and what else the store depends on; every second otherwise.
+    #[must_use]
+    pub fn check_every(mut self, every: Duration) -> Self {
+        self.check_every = every;
+        self
+    }
+
     /// Reads the time from `clock`.
     #[must_use]
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
@@ -216,12 +230,16 @@ impl Builder {
 
     /// Agrees with the store on the slot secret, and starts the engine.
     pub async fn open(self) -> Result<Engine, OpenError> {
-        let agreed = secret::agree(&*self.store, self.secret, self.former, &*self.entropy).await?;
+        let store = &*self.store;
+        let connected = store.operate().map_or(0, Operate::connected);
+        let agreed = secret::agree(store, self.secret, self.former, &*self.entropy).await?;
+        let agreement = Arc::new(Agreement::new(store, &agreed, connected).await?);
         let holder = self.holder.unwrap_or_else(|| random_name(&*self.entropy));
         let part = Part {
             store: self.store,
             clock: self.clock,
             entropy: self.entropy,
+            agreement,
             holder,
             namespace: self.namespace,
             running_max: self.running_max,
@@ -234,6 +252,7 @@ impl Builder {
         let engine = part.engine(agreed.secret, self.subscribers, former);
         renew::start(&engine.inner);
         sweep::start(&engine.inner, self.sweep_every);
+        agreement::start(&engine.inner, self.check_every);
         Ok(engine)
     }
 }
@@ -244,6 +263,7 @@ struct Part {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy>,
+    agreement: Arc<Agreement>,
     holder: Arc<str>,
     namespace: Arc<str>,
     running_max: usize,
@@ -262,6 +282,7 @@ impl Part {
             entropy: self.entropy,
             subscribers,
             secret,
+            agreement: self.agreement,
             former,
             holder: self.holder,
             namespace: self.namespace,
@@ -302,6 +323,7 @@ impl Engine {
             namespace: "".into(),
             sweep_every: sweep::SWEEP_EVERY,
             running_max: usize::MAX,
+            check_every: agreement::CHECK_EVERY,
         }
     }
 
@@ -353,6 +375,12 @@ impl Engine {
             self.emit(&call, &Event::WeakKey);
         }
         call
+    }
+
+    /// Whether the slot secret in the store was still the one of this engine when it last looked: if
+    /// it is not, calls are refused.
+    pub fn agrees(&self) -> bool {
+        !self.inner.agreement.is_broken()
     }
 
     /// Whether this call's slot holds a live record: then its key is not a new one.

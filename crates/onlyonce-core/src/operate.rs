@@ -28,7 +28,8 @@ pub trait Operate: Send + Sync {
     /// key is a new one, so forgetting a pending record may run it twice.
     async fn forget(&self, slot: &Slot) -> Result<bool, StoreError>;
 
-    /// Keeps a record `extra` longer; false if there was none.
+    /// Keeps a record `extra` longer; false if there was none. Of one that still runs, the answer is
+    /// kept that much longer too; an attempt that takes it over begins anew.
     async fn extend(&self, slot: &Slot, extra: Duration) -> Result<bool, StoreError>;
 
     /// Gives an unknown outcome its answer: changes only a record that is unknown or lapsed.
@@ -52,6 +53,21 @@ pub trait Operate: Send + Sync {
 
     /// Whether the store answers.
     async fn ping(&self) -> Result<(), StoreError>;
+
+    /// Checks again what the store depends on and others can change while it is open, such as
+    /// settings of its server. An engine asks every second or so, and after a reconnect. What a
+    /// store finds to be [unsafe](crate::store::StoreErrorKind::Unsafe) it refuses by itself from
+    /// then on, and no longer once a later check finds it put right.
+    async fn recheck(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    /// How many connections it has opened so far, where it has some. Behind a new one there may be
+    /// another server, or the same one without its data: an engine that sees this number change
+    /// checks what it has agreed on before it runs anything else.
+    fn connected(&self) -> u64 {
+        0
+    }
 
     /// Adds replays to the counts of their records, as far as these still exist.
     async fn count_replays(&self, replays: &[(Slot, u64)]) -> Result<(), StoreError>;

@@ -29,8 +29,9 @@ pub trait Store: Send + Sync + 'static {
     /// Keeps a slow handler's claim: its lease lasts `lease_for` from now.
     async fn renew(&self, lease: &Lease, lease_for: Duration) -> Result<Renewed, StoreError>;
 
-    /// Stores the answer; retention starts now, on the store's clock. Changes only a pending
-    /// record with this token: a late complete that nobody overtook is welcome.
+    /// Stores the answer; retention starts now, on the store's clock, and is `keep_for` and what the
+    /// pending record was [extended](Operate::extend) by. Changes only a pending record with this
+    /// token: a late complete that nobody overtook is welcome.
     async fn complete(
         &self,
         lease: &Lease,
@@ -215,6 +216,10 @@ pub enum StoreErrorKind {
     TooLarge,
     /// What is stored cannot be read.
     Corrupt,
+    /// Something that every promise rests on has changed: the slot secret in the store is another
+    /// one, or its server may drop live records. Nothing runs until that is put right, also where
+    /// the policy is to run without a store.
+    Unsafe,
 }
 
 impl fmt::Display for StoreErrorKind {
@@ -224,6 +229,7 @@ impl fmt::Display for StoreErrorKind {
             Self::Full => "full: raise its bound or shorten the time records are kept",
             Self::TooLarge => "the answer is larger than this store takes",
             Self::Corrupt => "a stored record cannot be read",
+            Self::Unsafe => "not safe to use: see the cause",
         })
     }
 }

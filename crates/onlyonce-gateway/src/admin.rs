@@ -117,8 +117,14 @@ async fn guard(State(admin): State<Admin>, request: Request, next: Next) -> Resp
     response
 }
 
-/// Ready means that the store answers: without it, keyed requests are refused.
+/// Ready means that the store answers, and that its slot secret is still ours: else keyed requests
+/// are refused.
 async fn ready(State(admin): State<Admin>) -> Response {
+    if !admin.engine.agrees() {
+        let why = "another slot secret is in force in the store, so keyed requests are refused: \
+                   restart this gateway to use it";
+        return Problem::new(StatusCode::SERVICE_UNAVAILABLE, why).into_response();
+    }
     match admin.engine.store().operate() {
         None => "ready\n".into_response(),
         Some(operate) => match operate.ping().await {

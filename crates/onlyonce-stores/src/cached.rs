@@ -258,6 +258,14 @@ impl Operate for Cached {
         operators(&*self.inner, NAME)?.ping().await
     }
 
+    async fn recheck(&self) -> Result<(), StoreError> {
+        operators(&*self.inner, NAME)?.recheck().await
+    }
+
+    fn connected(&self) -> u64 {
+        self.inner.operate().map_or(0, Operate::connected)
+    }
+
     async fn count_replays(&self, replays: &[(Slot, u64)]) -> Result<(), StoreError> {
         operators(&*self.inner, NAME)?.count_replays(replays).await
     }

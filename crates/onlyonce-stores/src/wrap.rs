@@ -34,6 +34,8 @@ pub enum Operation {
     Stats,
     /// [`Operate::ping`]
     Ping,
+    /// [`Operate::recheck`]
+    Recheck,
     /// [`Operate::count_replays`]
     CountReplays,
     /// [`Operate::agree`]
@@ -42,7 +44,7 @@ pub enum Operation {
 
 impl Operation {
     /// Every operation, in the order of their numbers.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Claim,
         Self::Renew,
         Self::Complete,
@@ -56,6 +58,7 @@ impl Operation {
         Self::Sweep,
         Self::Stats,
         Self::Ping,
+        Self::Recheck,
         Self::CountReplays,
         Self::Agree,
     ];
@@ -76,6 +79,7 @@ impl Operation {
             Self::Sweep => "sweep",
             Self::Stats => "stats",
             Self::Ping => "ping",
+            Self::Recheck => "recheck",
             Self::CountReplays => "count_replays",
             Self::Agree => "agree",
         }
@@ -228,6 +232,15 @@ macro_rules! around_every_call {
                 async fn ping(&self) -> Result<(), StoreError> {
                     let inside = operators(&*self.inner, $name)?;
                     self.around(Operation::Ping, || inside.ping()).await
+                }
+
+                async fn recheck(&self) -> Result<(), StoreError> {
+                    let inside = operators(&*self.inner, $name)?;
+                    self.around(Operation::Recheck, || inside.recheck()).await
+                }
+
+                fn connected(&self) -> u64 {
+                    self.inner.operate().map_or(0, Operate::connected)
                 }
 
                 async fn count_replays(&self, replays: &[(Slot, u64)]) -> Result<(), StoreError> {

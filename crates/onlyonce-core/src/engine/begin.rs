@@ -10,9 +10,9 @@ use crate::record::{Meta, Record, Replay, State, Token};
 use crate::refusal::{Original, Reason, Refusal};
 use crate::store::{Claim, Claimed, Lease, Release, Renewed, StoreError, StoreErrorKind};
 
-use super::Engine;
 use super::call::{Answer, Call};
 use super::flight::{Flight, Phase};
+use super::{Engine, Inner};
 
 /// Claims tried before the store counts as down. Safe: the token makes them one claim.
 const CLAIM_TRIES_MAX: u32 = 3;
@@ -276,13 +276,20 @@ impl Engine {
             (StoreDown::Open, StoreErrorKind::Unavailable | StoreErrorKind::Full) => {
                 Claiming::Unprotected
             }
-            (StoreDown::Open, StoreErrorKind::Corrupt | StoreErrorKind::TooLarge)
+            (
+                StoreDown::Open,
+                StoreErrorKind::Corrupt | StoreErrorKind::TooLarge | StoreErrorKind::Unsafe,
+            )
             | (StoreDown::Closed, _) => Claiming::Refuse(store_down(call)),
         }
     }
 
     pub(super) fn store_failed(&self, call: &Call, verb: Verb, error: &StoreError) {
         let kind = error.kind;
+        if kind == StoreErrorKind::Unavailable && !error.is_unsent() {
+            // What answers next may have lost its data.
+            self.inner.agreement.doubt();
+        }
         self.emit(call, &Event::StoreFailed { verb, kind });
     }
 }
@@ -326,13 +333,13 @@ impl<'a> ClaimAttempt<'a> {
         self.doubtful = false;
     }
 
-    /// Sends the claim, again if its reply is lost; granted only with most of the lease left.
-    /// Says when it heard.
+    /// Sends the claim, again if its reply is lost; granted only with most of the lease left, and
+    /// only by a store that still has what all processes agreed on. Says when it heard.
     async fn send(&mut self, mut sent: Duration) -> (Result<Claimed, StoreError>, Duration) {
         let mut tries = 0;
         loop {
             let was_doubtful = std::mem::replace(&mut self.doubtful, true);
-            let claimed = self.engine.inner.store.claim(&self.claim).await;
+            let claimed = self.claim().await;
             let mut heard = self.engine.now();
             let error = match claimed {
                 Ok(Claimed::Granted { lease, overtook }) => {
@@ -366,6 +373,19 @@ impl<'a> ClaimAttempt<'a> {
             tokio::time::sleep(CLAIM_RETRY_DELAY * tries).await;
             sent = self.engine.now();
         }
+    }
+
+    /// One claim, under the secret that all processes have agreed on.
+    async fn claim(&self) -> Result<Claimed, StoreError> {
+        let Inner {
+            store, agreement, ..
+        } = &*self.engine.inner;
+        agreement.refusal()?;
+        let claimed = store.claim(&self.claim).await?;
+        if let Claimed::Granted { .. } = claimed {
+            agreement.confirm(&**store).await?;
+        }
+        Ok(claimed)
     }
 
     /// Renews a lease of which more than a third passed on the way, until one arrives fresh;

@@ -50,7 +50,7 @@ impl Engine {
 
     /// The answer of a call that ran before, if the store has it at hand: most retries need no more.
     fn recall(&self, call: &Call) -> Option<Answer> {
-        if self.is_closing() {
+        if self.is_closing() || !self.agrees() {
             return None;
         }
         let replay = self.inner.store.recall(&call.slot, &call.fingerprint)?;

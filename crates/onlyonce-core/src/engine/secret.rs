@@ -5,6 +5,8 @@
 //! one before it: the store then remembers which follows which. One maximum retention later every
 //! process is started with the new one alone; from the first of these on, the old one alone is
 //! refused.
+//!
+//! What was agreed on at the start is watched for as long as an engine runs: see `agreement`.
 
 use sha2::{Digest as _, Sha256};
 
@@ -44,9 +46,14 @@ pub enum FormerSecret {
 pub(super) struct Agreed {
     pub(super) secret: SlotSecret,
     pub(super) former: Option<SlotSecret>,
+    /// What the store keeps of this, by name: the first secret first. Empty if it can keep nothing.
+    pub(super) marks: Vec<Mark>,
 }
 
-type Digest = [u8; 32];
+/// One thing that was agreed on: its name and its value.
+pub(super) type Mark = (String, Vec<u8>);
+
+pub(super) type Digest = [u8; 32];
 
 pub(super) async fn agree(
     store: &dyn Store,
@@ -61,7 +68,11 @@ pub(super) async fn agree(
             Some(FormerSecret::Kept) => return Err(OpenError::SecretMissing),
             None => None,
         };
-        return Ok(Agreed { secret, former });
+        return Ok(Agreed {
+            secret,
+            former,
+            marks: Vec::new(),
+        });
     };
     match (configured, former) {
         (None, Some(_)) => Err(OpenError::SecretMissing),
@@ -98,6 +109,7 @@ async fn kept(operate: &dyn Operate, entropy: &dyn Entropy) -> Result<Agreed, Op
     Ok(Agreed {
         secret,
         former: None,
+        marks: vec![(FIRST.to_owned(), first)],
     })
 }
 
@@ -105,14 +117,19 @@ async fn kept(operate: &dyn Operate, entropy: &dyn Entropy) -> Result<Agreed, Op
 async fn alone(operate: &dyn Operate, secret: SlotSecret) -> Result<Agreed, OpenError> {
     let own = digest(&secret);
     let first = operate.agree(FIRST, &tagged(CONFIGURED, &own)).await?;
-    let before = find(operate, read(&first)?.0, &own).await?;
+    let chain = find(operate, read(&first)?.0, &own).await?;
     in_force(operate, &own).await?;
-    if let Some(before) = before {
-        operate.agree(&named(ENDED, &before), b"").await?;
+    let mut marks = vec![(FIRST.to_owned(), first)];
+    marks.extend(chain.marks);
+    if let Some(before) = chain.before {
+        let ended = named(ENDED, &before);
+        operate.agree(&ended, b"").await?;
+        marks.push((ended, Vec::new()));
     }
     Ok(Agreed {
         secret,
         former: None,
+        marks,
     })
 }
 
@@ -132,45 +149,59 @@ async fn rotating(
             first.ok_or(OpenError::SecretMismatch)?
         }
     };
+    let mut marks = vec![(FIRST.to_owned(), first.clone())];
     let (first, kept) = read(&first)?;
     let former = match former {
         FormerSecret::Given(former) => former,
         FormerSecret::Kept => kept.ok_or(OpenError::SecretMismatch)?,
     };
     let (own, before) = (digest(&secret), digest(&former));
-    find(operate, first, &before).await?;
-    let offer = tagged(CONFIGURED, &own);
-    let after = operate.agree(&named(AFTER, &before), &offer).await?;
+    marks.extend(find(operate, first, &before).await?.marks);
+    let (follows, offer) = (named(AFTER, &before), tagged(CONFIGURED, &own));
+    let after = operate.agree(&follows, &offer).await?;
     if after != offer || own == before {
         return Err(OpenError::SecretMismatch);
     }
+    marks.push((follows, after));
     in_force(operate, &own).await?;
     Ok(Agreed {
         secret,
         former: Some(former),
+        marks,
     })
 }
 
-/// Follows the rotations from `at` to `wanted`; gives the one before it, if there is one.
-async fn find(
+/// The rotations that lead to a secret.
+#[derive(Default)]
+pub(super) struct Chain {
+    /// The one before it, if there is one.
+    before: Option<Digest>,
+    marks: Vec<Mark>,
+}
+
+/// Follows the rotations from `at` to `wanted`.
+pub(super) async fn find(
     operate: &dyn Operate,
     mut at: Digest,
     wanted: &Digest,
-) -> Result<Option<Digest>, OpenError> {
-    let mut before = None;
+) -> Result<Chain, OpenError> {
+    let mut chain = Chain::default();
     for _ in 0..ROTATIONS_MAX {
         if at == *wanted {
-            return Ok(before);
+            return Ok(chain);
         }
-        let after = operate.agreed(&named(AFTER, &at)).await?;
+        let name = named(AFTER, &at);
+        let after = operate.agreed(&name).await?;
         let after = after.ok_or(OpenError::SecretMismatch)?;
-        before = Some(at);
+        chain.before = Some(at);
         at = read(&after)?.0;
+        chain.marks.push((name, after));
     }
     Err(OpenError::SecretUnreadable)
 }
 
-async fn in_force(operate: &dyn Operate, digest: &Digest) -> Result<(), OpenError> {
+/// Fails if the secret was rotated away: nobody may address records by it alone any more.
+pub(super) async fn in_force(operate: &dyn Operate, digest: &Digest) -> Result<(), OpenError> {
     match operate.agreed(&named(ENDED, digest)).await? {
         Some(_) => Err(OpenError::SecretRotated),
         None => Ok(()),
@@ -178,7 +209,7 @@ async fn in_force(operate: &dyn Operate, digest: &Digest) -> Result<(), OpenErro
 }
 
 /// The digest of a secret that was agreed on, and the secret itself where the store keeps it.
-fn read(agreed: &[u8]) -> Result<(Digest, Option<SlotSecret>), OpenError> {
+pub(super) fn read(agreed: &[u8]) -> Result<(Digest, Option<SlotSecret>), OpenError> {
     let unreadable = |_| OpenError::SecretUnreadable;
     match agreed.split_first() {
         Some((&KEPT, kept)) => {
@@ -198,7 +229,7 @@ fn tagged(tag: u8, bytes: &[u8]) -> Vec<u8> {
     [&[tag], bytes].concat()
 }
 
-fn digest(secret: &SlotSecret) -> Digest {
+pub(super) fn digest(secret: &SlotSecret) -> Digest {
     let mut hash = Sha256::new();
     hash.update(b"onlyonce slot secret");
     hash.update(secret.expose());

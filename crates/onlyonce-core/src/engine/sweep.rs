@@ -23,10 +23,23 @@ pub(super) fn start(inner: &Arc<Inner>, every: Duration) {
     let engine = Arc::downgrade(inner);
     tokio::spawn(async move {
         tokio::time::sleep(first).await;
-        while sweep(&engine).await {
+        while check(&engine).await && sweep(&engine).await {
             tokio::time::sleep(every).await;
         }
     });
+}
+
+/// Looks after what the store depends on, also where that is seldom done otherwise; false once the
+/// engine is gone.
+async fn check(engine: &Weak<Inner>) -> bool {
+    let Some(inner) = engine.upgrade() else {
+        return false;
+    };
+    if let Some(operate) = inner.store.operate() {
+        // Claims say what they fail of.
+        drop(inner.agreement.check(operate).await);
+    }
+    true
 }
 
 /// Sweeps until nothing is left to drop; false once the engine is gone.

@@ -7,6 +7,7 @@
     reason = "a test fails by panicking, and measures the virtual clock it moves"
 )]
 
+mod agreement;
 mod attaching;
 mod finishing;
 mod identity;

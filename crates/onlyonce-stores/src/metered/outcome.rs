@@ -38,13 +38,15 @@ pub enum Outcome {
     Full,
     /// What is stored cannot be read.
     Corrupt,
+    /// Something that every promise rests on has changed.
+    Unsafe,
     /// Another error.
     Failed,
 }
 
 impl Outcome {
     /// Every outcome, in the order of their numbers.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Granted,
         Self::Taken,
         Self::Dead,
@@ -60,6 +62,7 @@ impl Outcome {
         Self::Unavailable,
         Self::Full,
         Self::Corrupt,
+        Self::Unsafe,
         Self::Failed,
     ];
 
@@ -81,6 +84,7 @@ impl Outcome {
             Self::Unavailable => "unavailable",
             Self::Full => "full",
             Self::Corrupt => "corrupt",
+            Self::Unsafe => "unsafe",
             Self::Failed => "failed",
         }
     }
@@ -88,7 +92,7 @@ impl Outcome {
     /// Whether the store failed. Losing a race, and a caller that went away, are no failures.
     pub const fn is_error(self) -> bool {
         match self {
-            Self::Unavailable | Self::Full | Self::Corrupt | Self::Failed => true,
+            Self::Unavailable | Self::Full | Self::Corrupt | Self::Unsafe | Self::Failed => true,
             Self::Granted
             | Self::Taken
             | Self::Dead
@@ -111,6 +115,7 @@ impl Outcome {
                 StoreErrorKind::Unavailable => Self::Unavailable,
                 StoreErrorKind::Full => Self::Full,
                 StoreErrorKind::Corrupt => Self::Corrupt,
+                StoreErrorKind::Unsafe => Self::Unsafe,
                 _ => Self::Failed,
             },
         }

@@ -109,6 +109,7 @@ async fn every_end_of_what_operators_do_is_counted() {
     store.ping().await.unwrap();
     store.count_replays(&[]).await.unwrap();
     store.agree("name", b"offer").await.unwrap();
+    store.recheck().await.unwrap();
 
     let either = [(Outcome::Found, 1), (Outcome::Absent, 1)];
     assert_eq!(ends(&store, Operation::Get), either);
@@ -125,6 +126,7 @@ async fn every_end_of_what_operators_do_is_counted() {
         Operation::Sweep,
         Operation::Stats,
         Operation::Ping,
+        Operation::Recheck,
         Operation::CountReplays,
         Operation::Agree,
     ] {
