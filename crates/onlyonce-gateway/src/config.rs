@@ -16,6 +16,7 @@ pub use self::docs::markdown;
 pub use self::load::{ConfigError, load, read};
 pub use self::units::{Ask, Match, Part, ProfileName, Span};
 
+mod breaker;
 mod check;
 mod docs;
 mod load;
@@ -68,6 +69,9 @@ pub struct Config {
     /// caller's own headers: a replay does not reach the upstream's own authentication. Only if
     /// it is answered with 2xx the replay is given. Default: none.
     pub auth_check: Option<Ask>,
+    /// When the store counts as down, and how soon it is tried again.
+    #[serde(default)]
+    pub breaker: Breaker,
     /// Bounds that no client can exceed.
     #[serde(default)]
     pub limits: Limits,
@@ -267,6 +271,21 @@ pub enum Algorithm {
     RS256,
     /// ECDSA on P-256 with SHA-256.
     ES256,
+}
+
+/// When the store counts as down, and how soon it is tried again. While the circuit breaker is open
+/// new keys and replays are refused, or run unprotected where `store_down` is `open`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Breaker {
+    /// Failures of the store in a row that open it, from 1 to 5. Default 5.
+    pub failures: Option<u32>,
+    /// After this long a request tries the store, even if no probe was answered: from `1s` to `60s`.
+    /// Default `60s`.
+    pub reset: Option<Span>,
+    /// How often the store is asked meanwhile whether it is back: from `100ms` to `60s`. The first
+    /// answer closes the breaker. Default `1s`.
+    pub probe: Option<Span>,
 }
 
 /// Bounds that no client can exceed.

@@ -216,7 +216,7 @@ fn only_at_start(old: &Config, new: &Config) -> Option<&'static str> {
             [$((stringify!($field), old.$field != new.$field)),+]
         };
     }
-    let fields = differing!(listen admin admin_token_file store namespace instance secret_file former_secret_file drain log audit);
+    let fields = differing!(listen admin admin_token_file store namespace instance secret_file former_secret_file drain breaker log audit);
     let of_clients = [
         ("tls", old.tls.is_some() != new.tls.is_some()),
         (
@@ -248,7 +248,7 @@ async fn open_engine(
     let (store, watch) = match onlyonce_stores::backend(url) {
         // It cannot hang, and what it refuses it refuses for good reason.
         "memory" => StoreWatch::around("memory", store),
-        backend => StoreWatch::guarding(backend, store, |guarded| guarded),
+        backend => StoreWatch::guarding(backend, store, |guarded| config.breaker.guard(guarded)),
     };
     let observers = Observers::new(config, watch)?;
     let running_max = config.limits.running.unwrap_or(RUNNING_MAX);

@@ -17,6 +17,7 @@ pub use self::breaker::{BreakerOpen, BreakerState, BreakerTally};
 use self::breaker::Breaker;
 
 mod breaker;
+mod probe;
 
 const NAME: &str = "guarded";
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -26,6 +27,7 @@ const RETRY_DELAY_MIN: Duration = Duration::from_millis(20);
 const RETRY_DELAY_MAX: Duration = Duration::from_secs(1);
 const FAILURES_MAX: u32 = 5;
 const OPEN_FOR: Duration = Duration::from_secs(60);
+const PROBE_EVERY: Duration = Duration::from_secs(1);
 
 /// A store with a timeout, retries and a circuit breaker around the store inside it.
 ///
@@ -35,10 +37,12 @@ const OPEN_FOR: Duration = Duration::from_secs(60);
 /// - **Retries**: the verbs are repeated up to twice with the same token, after a short random
 ///   pause, but only when the store was `Unavailable`. What operators change is not repeated: a
 ///   second `extend` would extend twice.
-/// - **Breaker**: after 5 failures in a row claims are refused at once, for 60 s; then one claim
-///   is let through, and its end decides. Renewing, completing and releasing always try, because
-///   they finish what has begun. Only `Unavailable` is a failure: a store that says it is full, or
-///   that another was first, is there.
+/// - **Breaker**: after 5 failures in a row claims are refused at once. Meanwhile the store is
+///   [pinged](onlyonce_core::Operate::ping) every second, and the first answer ends that; the next
+///   failure would begin it again at once. If no answer comes, or the store has no operators' side,
+///   one claim is let through after 60 s, and its end decides. Renewing, completing and releasing
+///   always try, because they finish what has begun. Only `Unavailable` is a failure: a store that
+///   says it is full, or that another was first, is there.
 ///
 /// Timeouts and pauses follow tokio's time; the breaker follows the clock it is given.
 ///
@@ -52,6 +56,7 @@ const OPEN_FOR: Duration = Duration::from_secs(60);
 /// let store = Guarded::new(Arc::new(MemoryStore::new()))
 ///     .timeout(Duration::from_secs(2))
 ///     .breaker(10, Duration::from_secs(30))
+///     .probe(Duration::from_millis(500))
 ///     .on_change(|state| println!("the breaker is {state} now"));
 /// assert_eq!(store.state(), BreakerState::Closed);
 /// ```
@@ -63,6 +68,7 @@ pub struct Guarded {
     scan_timeout: Duration,
     retries: u32,
     breaker: Breaker,
+    probe_every: Duration,
 }
 
 impl Guarded {
@@ -76,6 +82,7 @@ impl Guarded {
             scan_timeout: SCAN_TIMEOUT,
             retries: RETRIES,
             breaker: Breaker::new(FAILURES_MAX, OPEN_FOR),
+            probe_every: PROBE_EVERY,
         }
     }
 
@@ -100,10 +107,18 @@ impl Guarded {
         self
     }
 
-    /// Opens the breaker after this many failures in a row, for this long.
+    /// Opens the breaker after this many failures in a row, for this long unless a probe finds the
+    /// store back.
     #[must_use]
     pub fn breaker(mut self, failures_max: u32, open_for: Duration) -> Self {
         self.breaker.configure(failures_max, open_for);
+        self
+    }
+
+    /// Asks the store this often whether it is back while the breaker is open.
+    #[must_use]
+    pub fn probe(mut self, every: Duration) -> Self {
+        self.probe_every = every;
         self
     }
 
@@ -118,7 +133,7 @@ impl Guarded {
     /// breaker's lock: be quick, and do not ask anything of this store but its state.
     #[must_use]
     pub fn on_change(mut self, tell: impl Fn(BreakerState) + Send + Sync + 'static) -> Self {
-        self.breaker.on_change(Box::new(tell));
+        self.breaker.on_change(Arc::new(tell));
         self
     }
 
@@ -171,16 +186,17 @@ impl Guarded {
         let answer = within(timeout, self.tries(timeout, retries, call)).await;
         if let Some(pass) = pass {
             pass.end(answer.as_ref().err().is_some_and(is_unavailable));
+            probe::start(&self.breaker, &self.inner, self.probe_every, self.timeout);
         }
         answer
     }
 
-    /// The store waits by itself as long as it was asked to; beyond that it hangs.
     /// What is at hand needs no guard.
     fn around_recall(&self, recall: impl FnOnce() -> Option<Replay>) -> Option<Replay> {
         recall()
     }
 
+    /// The store waits by itself as long as it was asked to; beyond that it hangs.
     async fn around_wait<'a>(
         &'a self,
         at_most: Duration,
@@ -243,7 +259,11 @@ impl Rule {
         match operation {
             Operation::Claim => Self::Gated,
             Operation::Renew | Operation::Complete | Operation::Release => Self::Ungated,
-            Operation::Settled | Operation::Get | Operation::Ping | Operation::Agree => Self::Read,
+            Operation::Settled
+            | Operation::Get
+            | Operation::Ping
+            | Operation::Recheck
+            | Operation::Agree => Self::Read,
             Operation::Forget
             | Operation::Extend
             | Operation::Resolve

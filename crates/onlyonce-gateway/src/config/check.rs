@@ -43,6 +43,9 @@ pub(super) fn check(config: &Config, place: &str) -> Result<(), ConfigError> {
     {
         return wrong(format!("address_header: `{name}` is not a header name"));
     }
+    if let Some(why) = config.breaker.problem() {
+        return wrong(why);
+    }
     if let Some(jwt) = &config.jwt
         && jwt.algorithm.is_none()
         && !jwt.is_key_set()

@@ -184,3 +184,23 @@ fn the_largest_answer_is_that_of_the_most_generous_route() {
     // What passes through is not stored.
     assert_eq!(largest(&format!("{route}pass = true\n{generous}")), 1 << 20);
 }
+
+#[test]
+fn the_breaker_is_set_within_bounds_only() {
+    for (wrong, right) in [
+        ("failures = 0", "from 1 to 5"),
+        ("failures = 6", "from 1 to 5"),
+        ("reset = \"0s\"", "from 1s to 60s"),
+        ("reset = \"2m\"", "from 1s to 60s"),
+        ("probe = \"0s\"", "from 100ms to 60s"),
+        ("probe = \"1h\"", "from 100ms to 60s"),
+    ] {
+        let told = told(&format!("upstream = \"http://a\"\n[breaker]\n{wrong}\n"));
+        assert!(told.contains(right), "{told}");
+    }
+    let file = file(
+        "upstream = \"http://a\"\n[breaker]\nfailures = 3\nreset = \"10s\"\nprobe = \"500ms\"\n",
+    );
+    let config = load(Some(file.path()), [], &[]).unwrap();
+    assert_eq!(config.breaker.failures, Some(3));
+}

@@ -1,9 +1,10 @@
-//! The circuit breaker: closed, open for a while after failures in a row, then half open while
-//! one claim is tried. What it decides depends on the moments and ends it is told of, nothing else.
+//! The circuit breaker: closed; open after failures in a row, until a probe finds the store back;
+//! or, if none does for a while, half open while one claim is tried. What it decides depends on the
+//! moments and ends it is told of, nothing else.
 
 use std::fmt;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use onlyonce_core::Clock;
@@ -50,13 +51,13 @@ pub struct BreakerTally {
 pub enum BreakerOpen {
     /// It failed too often.
     #[error(
-        "the circuit breaker is open after {failures} failures in a row: the store is tried again in {} s",
+        "the circuit breaker is open after {failures} failures in a row: the store is tried again in {} s at the latest",
         whole_secs(*.left)
     )]
     For {
         /// After how many failures in a row.
         failures: u32,
-        /// How long it stays open.
+        /// How long it stays open at most.
         left: Duration,
     },
     /// One claim is being tried right now.
@@ -69,18 +70,30 @@ fn whole_secs(left: Duration) -> u64 {
     left.as_secs() + u64::from(left.subsec_nanos() > 0)
 }
 
-type Tell = Box<dyn Fn(BreakerState) + Send + Sync>;
+type Tell = Arc<dyn Fn(BreakerState) + Send + Sync>;
 
+/// Clones are one breaker, with the settings it has when it is cloned.
+#[derive(Clone)]
 pub(super) struct Breaker {
     failures_max: u32,
     open_for: Duration,
     tell: Option<Tell>,
     backend: &'static str,
-    phase: Mutex<Phase>,
-    /// The state of `phase`, to be read without its lock.
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    standing: Mutex<Standing>,
+    /// The state of the phase, to be read without its lock.
     state: AtomicU8,
     opened: AtomicU64,
     rejected: AtomicU64,
+}
+
+struct Standing {
+    phase: Phase,
+    /// Somebody probes the store, and goes on until the breaker is closed.
+    is_probed: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -123,8 +136,12 @@ impl Drop for Pass<'_> {
     fn drop(&mut self) {
         if self.is_trial {
             let until = self.clock.now();
-            let mut phase = lock(&self.breaker.phase);
-            self.breaker.enter(&mut phase, Phase::Open { until });
+            let mut standing = self.breaker.standing();
+            // A probe may have closed it meanwhile.
+            if let Phase::HalfOpen = standing.phase {
+                self.breaker
+                    .enter(&mut standing.phase, Phase::Open { until });
+            }
         }
     }
 }
@@ -136,10 +153,15 @@ impl Breaker {
             open_for,
             tell: None,
             backend: "store",
-            phase: Mutex::new(Phase::Closed { failures: 0 }),
-            state: AtomicU8::new(BreakerState::Closed as u8),
-            opened: AtomicU64::new(0),
-            rejected: AtomicU64::new(0),
+            shared: Arc::new(Shared {
+                standing: Mutex::new(Standing {
+                    phase: Phase::Closed { failures: 0 },
+                    is_probed: false,
+                }),
+                state: AtomicU8::new(BreakerState::Closed as u8),
+                opened: AtomicU64::new(0),
+                rejected: AtomicU64::new(0),
+            }),
         }
     }
 
@@ -157,7 +179,7 @@ impl Breaker {
     }
 
     pub(super) fn state(&self) -> BreakerState {
-        match self.state.load(Ordering::Acquire) {
+        match self.shared.state.load(Ordering::Acquire) {
             0 => BreakerState::Closed,
             1 => BreakerState::Open,
             _ => BreakerState::HalfOpen,
@@ -167,8 +189,8 @@ impl Breaker {
     pub(super) fn tally(&self) -> BreakerTally {
         BreakerTally {
             state: self.state(),
-            opened: self.opened.load(Ordering::Relaxed),
-            rejected: self.rejected.load(Ordering::Relaxed),
+            opened: self.shared.opened.load(Ordering::Relaxed),
+            rejected: self.shared.rejected.load(Ordering::Relaxed),
         }
     }
 
@@ -183,34 +205,34 @@ impl Breaker {
 
     /// A call that goes through unless the breaker is open.
     pub(super) fn admit<'a>(&'a self, clock: &'a dyn Clock) -> Result<Pass<'a>, BreakerOpen> {
-        let mut phase = lock(&self.phase);
-        match *phase {
+        let mut standing = self.standing();
+        match standing.phase {
             Phase::Closed { .. } => Ok(self.pass(clock)),
             Phase::Open { until } => {
                 let left = until.saturating_sub(clock.now());
                 if !left.is_zero() {
-                    self.rejected.fetch_add(1, Ordering::Relaxed);
+                    self.shared.rejected.fetch_add(1, Ordering::Relaxed);
                     let failures = self.failures_max;
                     return Err(BreakerOpen::For { failures, left });
                 }
-                self.enter(&mut phase, Phase::HalfOpen);
+                self.enter(&mut standing.phase, Phase::HalfOpen);
                 Ok(Pass {
                     is_trial: true,
                     ..self.pass(clock)
                 })
             }
             Phase::HalfOpen => {
-                self.rejected.fetch_add(1, Ordering::Relaxed);
+                self.shared.rejected.fetch_add(1, Ordering::Relaxed);
                 Err(BreakerOpen::Trying)
             }
         }
     }
 
     /// Counts an ordinary call. One that ends when the breaker is no longer closed began before
-    /// that, or is none of its business: only the trial decides then.
+    /// that, or is none of its business: only a trial or a probe decides then.
     fn count(&self, failed: bool, now: Duration) {
-        let mut phase = lock(&self.phase);
-        let Phase::Closed { failures } = &mut *phase else {
+        let mut standing = self.standing();
+        let Phase::Closed { failures } = &mut standing.phase else {
             return;
         };
         *failures = if failed {
@@ -219,21 +241,53 @@ impl Breaker {
             0
         };
         if failed && *failures >= self.failures_max {
-            self.open(&mut phase, now);
+            self.open(&mut standing.phase, now);
         }
     }
 
     fn tried(&self, failed: bool, now: Duration) {
-        let mut phase = lock(&self.phase);
-        if failed {
-            self.open(&mut phase, now);
-        } else {
-            self.enter(&mut phase, Phase::Closed { failures: 0 });
+        let mut standing = self.standing();
+        match standing.phase {
+            Phase::HalfOpen if !failed => {
+                self.enter(&mut standing.phase, Phase::Closed { failures: 0 });
+            }
+            Phase::HalfOpen | Phase::Closed { .. } if failed => {
+                self.open(&mut standing.phase, now);
+            }
+            Phase::Closed { .. } | Phase::Open { .. } | Phase::HalfOpen => {}
         }
     }
 
+    /// Whether somebody has to begin to probe the store: the breaker is not closed, and nobody does.
+    pub(super) fn wants_probe(&self) -> bool {
+        let mut standing = self.standing();
+        let is_closed = matches!(standing.phase, Phase::Closed { .. });
+        !is_closed && !std::mem::replace(&mut standing.is_probed, true)
+    }
+
+    /// Whether whoever probes has to go on.
+    pub(super) fn still_wants_probe(&self) -> bool {
+        let mut standing = self.standing();
+        standing.is_probed = !matches!(standing.phase, Phase::Closed { .. });
+        standing.is_probed
+    }
+
+    /// A probe found the store back: claims go through again. The next failure opens it at once, so
+    /// that a store which answers probes and nothing else is not taken for healthy.
+    pub(super) fn probed(&self) {
+        let mut standing = self.standing();
+        if let Phase::Open { .. } | Phase::HalfOpen = standing.phase {
+            let failures = self.failures_max.saturating_sub(1);
+            self.enter(&mut standing.phase, Phase::Closed { failures });
+        }
+    }
+
+    fn standing(&self) -> MutexGuard<'_, Standing> {
+        lock(&self.shared.standing)
+    }
+
     fn open(&self, phase: &mut Phase, now: Duration) {
-        self.opened.fetch_add(1, Ordering::Relaxed);
+        self.shared.opened.fetch_add(1, Ordering::Relaxed);
         let until = now.saturating_add(self.open_for);
         self.enter(phase, Phase::Open { until });
     }
@@ -242,7 +296,7 @@ impl Breaker {
     fn enter(&self, phase: &mut Phase, next: Phase) {
         *phase = next;
         let state = next.state();
-        self.state.store(state as u8, Ordering::Release);
+        self.shared.state.store(state as u8, Ordering::Release);
         let backend = self.backend;
         match state {
             BreakerState::Closed => tracing::info!(

@@ -17,6 +17,7 @@ use crate::rough::{
 };
 
 mod breaker;
+mod probing;
 mod telling;
 
 onlyonce_testkit::conformance_suite!(
