@@ -164,7 +164,13 @@ async fn act(args: &Args) -> Result<(), SourceError> {
             let slot = find(&source, record).await?;
             source.extend(&slot, Duration::from(*by)).await?;
             let record = source.get(&slot, false).await?;
-            say(format_args!("kept until {}", record.expires_at));
+            match record.state.as_str() {
+                // When it ends is not known, nor how long the answer is to be kept then.
+                "pending" => say(format_args!(
+                    "still running: its answer will be kept {by} longer than it would be"
+                )),
+                _ => say(format_args!("kept until {}", record.expires_at)),
+            }
         }
         Action::Resolve {
             record,

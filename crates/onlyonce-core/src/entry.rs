@@ -55,7 +55,7 @@ pub struct Kept {
     pub completed_at: Option<Timestamp>,
     /// When it is forgotten.
     pub expires: Duration,
-    /// How long the record outlives its lease, as the claim asked.
+    /// How long the record outlives its lease, as the claim asked, and what it was extended by since.
     pub tail: Duration,
     /// Replays counted so far.
     pub replays: u64,
@@ -164,7 +164,9 @@ impl Entry {
     ) -> (Completed, Change) {
         self.tidy(now);
         if let Some(kept) = self.held_by(lease) {
-            let receipt = kept.finish(response, keep_for, now);
+            // What an operator has added while it ran.
+            let extra = kept.tail.saturating_sub(lease.keep_for);
+            let receipt = kept.finish(response, keep_for.saturating_add(extra), now);
             return (Completed::Stored(receipt), Change::Settled);
         }
         let found = match &self.kept {

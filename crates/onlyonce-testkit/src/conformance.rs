@@ -228,7 +228,8 @@ macro_rules! conformance_suite {
                 an_extended_unknown_outcome_is_kept_that_much_longer
                 an_extended_claim_is_kept_longer_but_lapses_as_before
                 an_extension_outlives_a_renewal
-                an_extended_claim_can_be_completed
+                the_answer_of_an_extended_claim_is_kept_that_much_longer
+                an_answer_may_be_kept_shorter_than_its_claim
                 what_is_not_there_cannot_be_extended
                 an_unknown_outcome_can_be_resolved
                 a_lapsed_claim_can_be_resolved

@@ -124,11 +124,30 @@ pub async fn an_extension_outlives_a_renewal(bed: &dyn TestBed) {
     watch.assert_counted_from_now(record.keep_left, 4 * LONG);
 }
 
-pub async fn an_extended_claim_can_be_completed(bed: &dyn TestBed) {
+pub async fn the_answer_of_an_extended_claim_is_kept_that_much_longer(bed: &dyn TestBed) {
     let store = Subject::of(bed);
     let claim = store.fresh();
     let lease = store.lease(&claim).await;
     assert!(store.extend(&claim, LONG).await);
+    assert!(store.is_kept(&lease, LONG).await);
+    assert!(store.extend(&claim, LONG).await);
+
+    let watch = Stopwatch::start();
+    let receipt = store.stored(&lease, &answer("stored"), 2 * LONG).await;
+
+    let record = store.record(&claim).await;
+    watch.assert_counted_from_now(record.keep_left, 4 * LONG);
+    assert_eq!(record.expires_at, receipt.expires_at);
+}
+
+/// What is asked for with the answer may be less than with the claim: that is no extension.
+pub async fn an_answer_may_be_kept_shorter_than_its_claim(bed: &dyn TestBed) {
+    let store = Subject::of(bed);
+    let claim = Claim {
+        keep_for: 3 * LONG,
+        ..store.fresh()
+    };
+    let lease = store.lease(&claim).await;
 
     let watch = Stopwatch::start();
     store.stored(&lease, &answer("stored"), LONG).await;

@@ -130,7 +130,8 @@ impl Cell {
         now: Ms,
     ) -> Completed {
         if let Some(held) = self.pending(lease, now) {
-            held.finish(response, keep_for, now);
+            let extended = held.extended(in_millis(lease.keep_for));
+            held.finish(response, keep_for + extended, now);
             return Completed::Stored(Receipt {
                 created_at: wall(held.created),
                 completed_at: wall(now),

@@ -129,7 +129,9 @@ impl Statements {
             });
             text.bytes(&it.response);
             text.sql(", bytes = LENGTH(response), expires_at = completed_at + ");
-            text.int(it.keep_for);
+            // What an operator has added while it ran counts on.
+            text.int(it.keep_for).sql(" + GREATEST(0, tail - ");
+            text.int(it.asked_for).sql(")");
             text.sql(", sweep_at = IF(dead = '', expires_at, GREATEST(expires_at, sweep_at))");
             text.sql(" WHERE slot = ").bytes(it.lease.slot.as_bytes());
             text.sql(" AND token = ").bytes(it.lease.token.as_bytes());

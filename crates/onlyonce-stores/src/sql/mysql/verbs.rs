@@ -153,6 +153,8 @@ pub(super) struct Completing {
     pub(super) response: Bytes,
     pub(super) is_failure: bool,
     pub(super) keep_for: i64,
+    /// What its claim asked for.
+    pub(super) asked_for: i64,
 }
 
 impl Completing {
@@ -162,6 +164,7 @@ impl Completing {
             response: codec::encode_response(response),
             is_failure: response.is_failure(),
             keep_for: to_millis(whole(keep_for)),
+            asked_for: to_millis(whole(lease.keep_for)),
         }
     }
 }

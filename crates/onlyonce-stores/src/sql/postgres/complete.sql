@@ -1,7 +1,7 @@
 WITH v AS MATERIALIZED (
     SELECT *, clock_timestamp() AS now{also}
-    FROM unnest($1::bytea[], $2::bytea[], $3::text[], $4::bytea[], $5::int8[])
-        AS v (slot, token, state, response, keep)
+    FROM unnest($1::bytea[], $2::bytea[], $3::text[], $4::bytea[], $5::int8[], $6::int8[])
+        AS v (slot, token, state, response, keep, asked)
 ),
 here AS MATERIALIZED (
     SELECT v.*, r.*
@@ -13,7 +13,7 @@ here AS MATERIALIZED (
     ) AS r ON true
 ),
 mine AS MATERIALIZED (
-    SELECT v.slot, v.state, v.response, v.keep, v.now
+    SELECT v.slot, v.state, v.response, v.keep, v.asked, v.now
     FROM here AS v CROSS JOIN LATERAL (
         SELECT FROM {table} AS r WHERE r.slot = v.slot AND {held}
         FOR NO KEY UPDATE OF r {wait}
@@ -25,7 +25,8 @@ done AS (
         state = v.state::"char",
         response = v.response,
         completed_at = v.now,
-        expires_at = v.now + v.keep * {us}
+        -- What an operator has added while it ran counts on.
+        expires_at = v.now + v.keep * {us} + GREATEST(r.tail - v.asked * {us}, interval '0')
     FROM mine AS v WHERE r.slot = v.slot
     RETURNING r.slot, (date_part('epoch', r.created_at) * 1000)::int8 AS created,
               (date_part('epoch', r.completed_at) * 1000)::int8 AS completed,

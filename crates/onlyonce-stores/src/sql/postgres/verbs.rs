@@ -151,6 +151,8 @@ pub(super) struct Completing {
     state: &'static str,
     response: Bytes,
     keep_for: Duration,
+    /// What its claim asked for.
+    asked_for: Duration,
 }
 
 impl Completing {
@@ -161,6 +163,7 @@ impl Completing {
             state: finished(response),
             response: codec::encode_response(response),
             keep_for,
+            asked_for: lease.keep_for,
         }
     }
 }
@@ -184,6 +187,7 @@ impl Verb for Completing {
             texts(rows, |it| Some(it.state.to_owned())),
             bytes(rows, |it| it.response.clone()),
             ints(rows, |it| it.keep_for),
+            ints(rows, |it| it.asked_for),
         ]
     }
 

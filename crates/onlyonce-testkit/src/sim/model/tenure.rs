@@ -123,6 +123,11 @@ impl Tenure {
         self.expires = self.lease_until + self.tail;
     }
 
+    /// What it was extended by since its claim, which asked to be kept for `asked`.
+    pub(super) fn extended(&self, asked: Ms) -> Ms {
+        self.tail.saturating_sub(asked)
+    }
+
     pub(super) fn finish(&mut self, response: &Arc<Response>, keep_for: Ms, now: Ms) {
         self.phase = Phase::Finished(Arc::clone(response));
         self.finished = Some(now);
