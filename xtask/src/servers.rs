@@ -30,7 +30,19 @@ const NEEDED_BY: [&str; 7] = [
 ];
 const OUTPUT_LINES_SHOWN: usize = 20;
 
-const UPDATE: &str = "apt-get -q -o DPkg::Lock::Timeout=120 update";
+/// Where a release of Debian lacks one of the packages, its backports are asked too: bookworm has
+/// valkey-server only there. They are never preferred to what the release has itself.
+const UPDATE: &str = r#"
+apt-get -q -o DPkg::Lock::Timeout=120 update
+. /etc/os-release
+for package; do
+  if [ "$ID" = debian ] && [ -z "$(apt-cache madison "$package")" ]; then
+    echo "deb http://deb.debian.org/debian $VERSION_CODENAME-backports main" \
+      > /etc/apt/sources.list.d/onlyonce-backports.list
+    exec apt-get -q -o DPkg::Lock::Timeout=120 update
+  fi
+done
+"#;
 /// Packages would start their own servers for the whole machine. A policy against that is left as
 /// it was found.
 const INSTALL: &str = r#"
@@ -157,7 +169,7 @@ fn install(packages: &[String]) -> Result<(), Failure> {
     };
     println!("servers: not installed: {names}");
     println!("servers: apt-get update");
-    as_root(UPDATE, &[]).map_err(by_hand)?;
+    as_root(UPDATE, packages).map_err(by_hand)?;
     println!("servers: apt-get install {names}");
     as_root(INSTALL, packages).map_err(by_hand)
 }

@@ -21,9 +21,9 @@
 //! | `prefix` | what the names of all keys and channels begin with | `onlyonce` |
 //! | `connections` | shared connections a server; not a pool, each carries any number of requests | cores |
 //! | `timeout_ms` | how long an answer may take | 5000 |
-//! | `wait_replicas` | so many replicas must confirm before anybody hears of a claim or an answer | 0 |
+//! | `wait_replicas` | so many replicas must confirm before anybody hears of a claim or an answer, also of one that is replayed | 0 |
 //! | `wait_timeout_ms` | how long they may take for that | 1000 |
-//! | `eviction` | `refuse` a server that may evict records, or only `warn` | `refuse` |
+//! | `eviction` | `refuse` a server that may evict records, or only `warn`; looked at again every second, and then new keys are refused | `refuse` |
 //! | `claim` | `script` claims as on Redis 6.2 | `auto` |
 //! | `tls` | `yes` or `no`, for Sentinel and Cluster | `no` |
 //! | `ca` | a file of certificates (PEM) to trust instead of the usual ones | |
@@ -44,9 +44,10 @@ use onlyonce_core::operate::Operate;
 use onlyonce_core::store::Receipt;
 use onlyonce_core::{
     Claim, Claimed, Completed, Lease, OsEntropy, Record, Release, Released, Renewed, Response,
-    Slot, Store, StoreError, Timestamp, Token, async_trait, codec,
+    Slot, Store, StoreError, StoreErrorKind, Timestamp, Token, async_trait, codec,
 };
 
+use self::eviction::EvictionWatch;
 use self::fleet::Fleet;
 use self::node::Want;
 use self::reply::Reply;
@@ -61,6 +62,7 @@ mod claim;
 mod cluster;
 mod dial;
 mod ear;
+mod eviction;
 mod fleet;
 mod link;
 mod node;
@@ -78,6 +80,7 @@ const NAME: &str = "redis";
 /// Records in Redis. See [the module](self) for its URLs.
 pub struct RedisStore {
     fleet: Fleet,
+    eviction: EvictionWatch,
     scripts: Scripts,
     /// What a key's name begins with, colon included.
     prefix: Vec<u8>,
@@ -101,13 +104,15 @@ impl RedisStore {
         let settings = Arc::new(Settings::of(url)?);
         let roots = check::roots(&settings)?;
         let fleet = Fleet::new(&settings, roots);
-        let version = check::servers(&fleet, &settings).await?;
+        let (version, eviction) = check::servers(&fleet, &settings).await?;
         let dialect = version.dialect(&settings);
         let store = Self {
             fleet,
+            eviction,
             scripts: Scripts::new(dialect),
             prefix: format!("{}:", settings.prefix).into_bytes(),
-            native_claim: dialect.flags,
+            // It cannot write what it reads, which replicas would have to confirm.
+            native_claim: dialect.flags && !dialect.covering,
             sharded: dialect.sharded,
             entropy: OsEntropy::new(),
         };
@@ -153,7 +158,12 @@ impl RedisStore {
 #[async_trait]
 impl Store for RedisStore {
     async fn claim(&self, claim: &Claim) -> Result<Claimed, StoreError> {
-        if self.native_claim {
+        if let Some(unsafe_now) = self.eviction.refusal() {
+            match self.claim_known(claim).await {
+                Err(error) if error.kind == StoreErrorKind::Full => Err(unsafe_now),
+                other => other,
+            }
+        } else if self.native_claim {
             self.claim_natively(claim).await
         } else {
             self.claim_by_script(claim).await
@@ -177,12 +187,19 @@ impl Store for RedisStore {
         response: &Arc<Response>,
         keep_for: Duration,
     ) -> Result<Completed, StoreError> {
-        let (keep_for, answer) = (
+        let (keep_for, asked_for, answer) = (
             millis(keep_for).to_string(),
+            millis(lease.keep_for).to_string(),
             codec::encode_response(response),
         );
         let state = value::finished_as(response).as_bytes();
-        let args: [&[u8]; 4] = [lease.token.as_bytes(), keep_for.as_bytes(), state, &answer];
+        let args: [&[u8]; 5] = [
+            lease.token.as_bytes(),
+            keep_for.as_bytes(),
+            state,
+            &answer,
+            asked_for.as_bytes(),
+        ];
         let key = self.key(&lease.slot);
         match self.run(&self.scripts.complete, &key, &args).await? {
             Reply::Acted(told) => Ok(Completed::Stored(Receipt {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use ::redis::{Cmd, Pipeline, Value};
 
 use super::NAME;
+use super::eviction::{EvictionWatch, Evicts};
 use super::fleet::Fleet;
 use super::node::{Node, Want};
 use super::scripts::Dialect;
@@ -37,6 +38,7 @@ impl Version {
         Dialect {
             flags: self >= NATIVE && settings.claim_by == ClaimBy::Version,
             sharded: self >= NATIVE && matches!(settings.servers, Servers::Cluster(_)),
+            covering: settings.wait.is_some(),
         }
     }
 }
@@ -58,10 +60,13 @@ pub(super) fn roots(settings: &Settings) -> Result<Option<Vec<u8>>, OpenError> {
     Ok(Some(read))
 }
 
-/// Checks every server that has keys.
-pub(super) async fn servers(fleet: &Fleet, settings: &Settings) -> Result<Version, OpenError> {
+/// Checks every server that has keys. What of it may change is watched from then on.
+pub(super) async fn servers(
+    fleet: &Fleet,
+    settings: &Settings,
+) -> Result<(Version, EvictionWatch), OpenError> {
     let masters = fleet.masters().await.map_err(unreachable)?;
-    let mut lowest = None;
+    let (mut lowest, mut evicts) = (None, None);
     for master in masters {
         let info = info(&master).await?;
         if field(&info, "role") == Some("slave") {
@@ -69,11 +74,15 @@ pub(super) async fn servers(fleet: &Fleet, settings: &Settings) -> Result<Versio
                 "it is a replica: name its master, or the sentinels or the cluster that know it";
             return Err(refused(why));
         }
-        eviction(&info, settings.eviction)?;
+        evicts = evicts.or(Evicts::of(&info));
         let version = version(&info)?;
         lowest = Some(lowest.map_or(version, |lowest: Version| lowest.min(version)));
     }
-    lowest.ok_or_else(|| refused("the cluster has no masters"))
+    let version = lowest.ok_or_else(|| refused("the cluster has no masters"))?;
+    match (evicts, settings.eviction) {
+        (Some(evicts), Eviction::Refuse) => Err(refused(&evicts.to_string())),
+        (evicts, wanted) => Ok((version, EvictionWatch::new(wanted, evicts))),
+    }
 }
 
 fn version(info: &str) -> Result<Version, OpenError> {
@@ -89,26 +98,6 @@ fn version(info: &str) -> Result<Version, OpenError> {
         return Err(refused(&why));
     }
     Ok(version)
-}
-
-/// All our keys have an end, so every policy but one may evict them while they matter.
-fn eviction(info: &str, wanted: Eviction) -> Result<(), OpenError> {
-    let policy = field(info, "maxmemory_policy").unwrap_or("noeviction");
-    let bounded = field(info, "maxmemory").is_none_or(|bytes| bytes != "0");
-    if policy == "noeviction" || !bounded {
-        return Ok(());
-    }
-    let why = format!(
-        "maxmemory-policy is {policy}, so Redis may throw live records away and operations run \
-         twice: set it to noeviction, or accept that with eviction=warn"
-    );
-    match wanted {
-        Eviction::Refuse => Err(refused(&why)),
-        Eviction::Warn => {
-            tracing::warn!(store = NAME, "{why}");
-            Ok(())
-        }
-    }
 }
 
 /// What the server tells of itself.
@@ -140,7 +129,7 @@ async fn info(node: &Node) -> Result<String, OpenError> {
     Ok(told)
 }
 
-fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+pub(super) fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     info.lines()
         .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
         .map(str::trim)
@@ -167,20 +156,6 @@ fn store(trouble: Trouble) -> OpenError {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn told(policy: &str, maxmemory: &str) -> String {
-        format!("# Memory\r\nmaxmemory:{maxmemory}\r\nmaxmemory_policy:{policy}\r\n")
-    }
-
-    #[test]
-    fn a_server_that_may_evict_is_refused() {
-        for policy in ["allkeys-lru", "volatile-ttl", "volatile-random"] {
-            assert!(eviction(&told(policy, "1000"), Eviction::Refuse).is_err());
-            assert!(eviction(&told(policy, "1000"), Eviction::Warn).is_ok());
-            assert!(eviction(&told(policy, "0"), Eviction::Refuse).is_ok());
-        }
-        assert!(eviction(&told("noeviction", "1000"), Eviction::Refuse).is_ok());
-    }
 
     #[test]
     fn a_server_before_6_2_is_refused_with_what_to_do() {

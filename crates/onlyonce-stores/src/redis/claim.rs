@@ -13,6 +13,16 @@ use super::trouble::{Trouble, refusal};
 use super::value::{self, Head, Standing, Unreadable, millis};
 use super::{NAME, RedisStore};
 
+/// Whether a claim may make a new record.
+#[derive(Clone, Copy)]
+enum Make {
+    /// It may; that the server has room for it was seen.
+    New,
+    /// Unless the server is out of memory.
+    IfNotFull,
+    Nothing,
+}
+
 impl RedisStore {
     /// The one native pipeline of a claim. Only what it finds settled is final: everything that
     /// depends on time is for the script to decide.
@@ -36,13 +46,13 @@ impl RedisStore {
             (Value::BulkString(found), Value::Int(pttl)) => {
                 match settled_record(&Bytes::from(found), pttl, claim)? {
                     Some(record) => Ok(Claimed::Taken(record)),
-                    None => self.take(claim, &key, &value, true).await,
+                    None => self.take(claim, &key, &value, Make::New).await,
                 }
             }
             (found, _) => match refusal(&found) {
                 // Out of memory even a replay is refused. What is there is still there.
                 Some(trouble) if trouble.is_refusal_with("OOM") => {
-                    self.take(claim, &key, &value, false).await
+                    self.take(claim, &key, &value, Make::Nothing).await
                 }
                 Some(trouble) => Err(trouble.into()),
                 None => Err(Trouble::Odd.into()),
@@ -52,12 +62,19 @@ impl RedisStore {
 
     pub(super) async fn claim_by_script(&self, claim: &Claim) -> Result<Claimed, StoreError> {
         let (key, value) = (self.key(&claim.slot), value::pending(claim));
-        match self.take(claim, &key, &value, true).await {
+        match self.take(claim, &key, &value, Make::IfNotFull).await {
+            // Out of memory, what is there is still there.
             Err(error) if error.kind == StoreErrorKind::Full => {
-                self.take(claim, &key, &value, false).await
+                self.take(claim, &key, &value, Make::Nothing).await
             }
             other => other,
         }
+    }
+
+    /// Claims only what is there already: for a store to which no new key may be added.
+    pub(super) async fn claim_known(&self, claim: &Claim) -> Result<Claimed, StoreError> {
+        let (key, value) = (self.key(&claim.slot), value::pending(claim));
+        self.take(claim, &key, &value, Make::Nothing).await
     }
 
     /// Decides a claim atomically.
@@ -66,12 +83,16 @@ impl RedisStore {
         claim: &Claim,
         key: &[u8],
         value: &[u8],
-        may_make: bool,
+        make: Make,
     ) -> Result<Claimed, StoreError> {
         let lease = millis(claim.lease_for).to_string();
-        let may_make: &[u8] = if may_make { b"1" } else { b"0" };
+        let (step, may_make): (_, &[u8]) = match make {
+            Make::New => (&self.scripts.take, b"1"),
+            Make::IfNotFull => (&self.scripts.claim, b"1"),
+            Make::Nothing => (&self.scripts.take, b"0"),
+        };
         let args: [&[u8]; 3] = [value, lease.as_bytes(), may_make];
-        match self.run(&self.scripts.take, key, &args).await? {
+        match self.run(step, key, &args).await? {
             Reply::Acted(mut told) => {
                 let attempt = told.number(0)?;
                 let overtook = match told.bytes(1) {

@@ -57,6 +57,10 @@ impl Cluster {
         }
     }
 
+    pub(super) fn connected(&self) -> u64 {
+        self.dial.opened()
+    }
+
     pub(super) async fn masters(&self) -> Result<Vec<Arc<Node>>, Trouble> {
         self.look_again().await?;
         Ok(self.map().nodes.values().cloned().collect())

@@ -1,6 +1,7 @@
 //! How a connection is opened: to a server, or to whichever server the sentinels call the master.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ::redis::aio::MultiplexedConnection;
@@ -34,6 +35,8 @@ pub(super) struct Dial {
     to: To,
     settings: Arc<Settings>,
     certificates: Option<Arc<TlsCertificates>>,
+    /// Counts the connections for commands, to whichever server of the store.
+    opened: Arc<AtomicU64>,
 }
 
 /// What hears the messages of a connection that listens.
@@ -51,7 +54,14 @@ impl Dial {
             to,
             settings,
             certificates,
+            opened: Arc::default(),
         }
+    }
+
+    /// How many connections for commands were opened so far, here and by those [at](Self::at) other
+    /// servers.
+    pub(super) fn opened(&self) -> u64 {
+        self.opened.load(Ordering::Acquire)
     }
 
     /// The same for another server.
@@ -72,7 +82,10 @@ impl Dial {
 
     /// A connection for commands.
     pub(super) async fn open(&self) -> Result<MultiplexedConnection, Trouble> {
-        self.reach(None).await
+        let connection = self.reach(None).await?;
+        // Before anything is asked over it.
+        self.opened.fetch_add(1, Ordering::AcqRel);
+        Ok(connection)
     }
 
     /// A connection that listens.

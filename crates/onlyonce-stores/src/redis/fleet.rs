@@ -73,6 +73,14 @@ impl Fleet {
         }
     }
 
+    /// How many connections were opened so far.
+    pub(super) fn connected(&self) -> u64 {
+        match self {
+            Self::One(node) => node.dial.opened(),
+            Self::Cluster(cluster) => cluster.connected(),
+        }
+    }
+
     /// The server that has this key.
     pub(super) async fn node_of(&self, key: &[u8]) -> Result<Arc<Node>, Trouble> {
         match self {

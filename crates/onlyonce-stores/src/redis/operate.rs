@@ -135,38 +135,20 @@ impl Operate for RedisStore {
     }
 
     async fn agree(&self, name: &str, offer: &[u8]) -> Result<Vec<u8>, StoreError> {
-        let key = self.agreed_key(name);
-        let (mut set, mut get) = (Cmd::new(), Cmd::new());
-        set.arg("SET").arg(&key).arg(offer).arg("NX");
-        get.arg("GET").arg(&key);
-        let answers = self
-            .fleet
-            .ask(&key, &Ask::new([set, get], Want::Confirmed))
-            .await?;
-        match <[Value; 2]>::try_from(answers) {
-            Ok([_, Value::BulkString(agreed)]) => Ok(agreed),
-            Ok([set, get]) => match refusal(&set).or_else(|| refusal(&get)) {
-                Some(trouble) => Err(trouble.into()),
-                None => Err(Trouble::Odd.into()),
-            },
-            Err(_) => Err(Trouble::Odd.into()),
-        }
+        let agreed = self.agreement(name, &[offer]).await?;
+        agreed.ok_or_else(|| Trouble::Odd.into())
     }
 
     async fn agreed(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
-        let key = self.agreed_key(name);
-        let mut get = Cmd::new();
-        get.arg("GET").arg(&key);
-        let answers = self
-            .fleet
-            .ask(&key, &Ask::new([get], Want::Confirmed))
-            .await?;
-        match <[Value; 1]>::try_from(answers) {
-            Ok([Value::BulkString(agreed)]) => Ok(Some(agreed)),
-            Ok([Value::Nil]) => Ok(None),
-            Ok([odd]) => Err(refusal(&odd).unwrap_or(Trouble::Odd).into()),
-            Err(_) => Err(Trouble::Odd.into()),
-        }
+        self.agreement(name, &[]).await
+    }
+
+    async fn recheck(&self) -> Result<(), StoreError> {
+        self.eviction.check(&self.fleet).await
+    }
+
+    fn connected(&self) -> u64 {
+        self.fleet.connected()
     }
 }
 
@@ -176,6 +158,17 @@ impl RedisStore {
         key.extend_from_slice(b"agreed:");
         key.extend_from_slice(name.as_bytes());
         key
+    }
+
+    /// What is agreed on under `name`, after the offer, if there is one.
+    async fn agreement(&self, name: &str, offer: &[&[u8]]) -> Result<Option<Vec<u8>>, StoreError> {
+        let (key, step) = (self.agreed_key(name), &self.scripts.agree);
+        let told = self.fleet.run(step, &key, offer, Want::Confirmed, true);
+        match told.await? {
+            Value::BulkString(agreed) => Ok(Some(agreed)),
+            Value::Nil => Ok(None),
+            odd => Err(refusal(&odd).unwrap_or(Trouble::Odd).into()),
+        }
     }
 
     /// Runs a script that says whether there was something to act on.

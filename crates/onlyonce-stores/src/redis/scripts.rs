@@ -11,10 +11,14 @@ pub(super) struct Dialect {
     pub(super) flags: bool,
     /// Sharded channels: a message stays on the server that has the key.
     pub(super) sharded: bool,
+    /// Replicas are waited for, also for what was only read: see `cover` in `common.lua`.
+    pub(super) covering: bool,
 }
 
 /// All scripts of one dialect.
 pub(super) struct Scripts {
+    /// The same as `take`, but refused by a server that is out of memory.
+    pub(super) claim: Step,
     pub(super) take: Step,
     pub(super) renew: Step,
     pub(super) complete: Step,
@@ -24,6 +28,7 @@ pub(super) struct Scripts {
     pub(super) forget: Step,
     pub(super) extend: Step,
     pub(super) count: Step,
+    pub(super) agree: Step,
 }
 
 /// One script.
@@ -36,6 +41,7 @@ impl Scripts {
     pub(super) fn new(dialect: Dialect) -> Self {
         let writes = |text| Step::new(dialect, "allow-oom", "", text);
         Self {
+            claim: Step::new(dialect, "", "", include_str!("scripts/take.lua")),
             take: writes(include_str!("scripts/take.lua")),
             renew: writes(include_str!("scripts/renew.lua")),
             complete: Step::new(
@@ -50,6 +56,7 @@ impl Scripts {
             forget: writes(include_str!("scripts/forget.lua")),
             extend: writes(include_str!("scripts/extend.lua")),
             count: writes(include_str!("scripts/count.lua")),
+            agree: writes(include_str!("scripts/agree.lua")),
         }
     }
 }
@@ -57,17 +64,19 @@ impl Scripts {
 impl Step {
     /// `fast` comes before what all scripts share, and may have answered already.
     fn new(dialect: Dialect, flag: &str, fast: &str, text: &str) -> Self {
-        let first = if dialect.flags {
-            format!("#!lua flags={flag}\nlocal TOUCH = false")
-        } else {
-            "local TOUCH = true".to_owned()
+        let first = match (dialect.flags, flag) {
+            (true, "") => "#!lua\nlocal TOUCH = false".to_owned(),
+            (true, flag) => format!("#!lua flags={flag}\nlocal TOUCH = false"),
+            (false, _) => "local TOUCH = true".to_owned(),
         };
+        let cover = dialect.covering && flag != "no-writes";
         let publish = if dialect.sharded {
             "SPUBLISH"
         } else {
             "PUBLISH"
         };
-        let text = format!("{first}\nlocal PUBLISH = '{publish}'\n{fast}\n{COMMON}\n{text}");
+        let first = format!("{first}\nlocal PUBLISH, COVER = '{publish}', {cover}");
+        let text = format!("{first}\n{fast}\n{COMMON}\n{text}");
         let hash = Script::new(&text).get_hash().to_owned();
         Self { text, hash }
     }

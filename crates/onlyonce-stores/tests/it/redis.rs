@@ -9,8 +9,11 @@ use onlyonce_stores::redis::RedisStore;
 use onlyonce_testkit::conformance::TestBed;
 use onlyonce_testkit::servers::{Shared, shared};
 
+mod agreement;
 mod claims;
+mod covering;
 mod equal;
+mod evicting;
 mod failover;
 mod foreign;
 mod full;

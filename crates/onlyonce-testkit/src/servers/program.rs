@@ -24,6 +24,8 @@ pub(super) struct Program {
 pub(super) const REDIS_SERVER: Program = Program::new("redis-server", "redis-server");
 pub(super) const REDIS_CLI: Program = Program::new("redis-cli", "redis-server");
 pub(super) const REDIS_SENTINEL: Program = Program::new("redis-sentinel", "redis-sentinel");
+/// Redis as it went on after 7.2, where WAIT means something else than before.
+pub(super) const VALKEY_SERVER: Program = Program::new("valkey-server", "valkey-server");
 pub(super) const INITDB: Program = Program::new("initdb", "postgresql");
 pub(super) const POSTGRES: Program = Program::new("postgres", "postgresql");
 pub(super) const PG_BASEBACKUP: Program = Program::new("pg_basebackup", "postgresql");
@@ -56,6 +58,7 @@ const ALL: [Program; 23] = [
     REDIS_SERVER,
     REDIS_CLI,
     REDIS_SENTINEL,
+    VALKEY_SERVER,
     INITDB,
     POSTGRES,
     PG_BASEBACKUP,

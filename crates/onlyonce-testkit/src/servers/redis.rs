@@ -6,7 +6,7 @@ use super::account::Account;
 use super::command::{answer, ask};
 use super::daemon::{Daemon, Ports, Recipe};
 use super::home::Home;
-use super::program::{REDIS_CLI, REDIS_SENTINEL, REDIS_SERVER};
+use super::program::{REDIS_CLI, REDIS_SENTINEL, REDIS_SERVER, VALKEY_SERVER};
 use super::{Server, ServerError};
 
 const USER: &str = "redis";
@@ -24,6 +24,8 @@ pub struct RedisOptions {
     pub maxmemory_policy: Option<String>,
     /// What clients have to present. Letters and digits only, as it is a part of the address.
     pub password: Option<String>,
+    /// Run Valkey instead, which behaves as Redis does since 7.2.
+    pub valkey: bool,
     /// The user to run as if we are root.
     pub user: Option<String>,
     /// Further lines of the configuration.
@@ -130,6 +132,7 @@ impl Recipe for RedisRecipe {
 
     fn command(&self, home: &Home, _: Ports) -> Result<Command, ServerError> {
         let program = match self.role {
+            Role::Standalone | Role::ClusterNode if self.options.valkey => VALKEY_SERVER,
             Role::Standalone | Role::ClusterNode => REDIS_SERVER,
             Role::Sentinel => REDIS_SENTINEL,
         };

@@ -147,7 +147,16 @@ local function get()
   return r
 end
 
+-- Since 7.2, WAIT waits for nothing but what its own connection wrote. What was read may have been
+-- written by another a moment ago, so it is written once more, as it is: then it is waited for.
+local function cover()
+  if not COVER then return end
+  finish_even_if_full()
+  redis.call('SETRANGE', key, 0, MARK)
+end
+
 local function found(r)
   if not lives(r) then return { ABSENT } end
+  cover()
   return { FOUND, r.value, left(r), record_end(r) }
 end
