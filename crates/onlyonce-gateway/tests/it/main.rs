@@ -16,6 +16,7 @@ mod paths;
 mod refused_bodies;
 mod running;
 mod slow_clients;
+mod store_lost;
 mod support;
 mod tls;
 mod upstream_trouble;
