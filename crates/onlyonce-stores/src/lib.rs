@@ -36,6 +36,8 @@ pub mod cached;
 pub mod file;
 pub mod guarded;
 pub mod metered;
+#[cfg(any(feature = "file", feature = "sqlite"))]
+mod moment;
 mod open;
 #[cfg(any(feature = "file", feature = "sqlite"))]
 pub mod private;

@@ -1,6 +1,6 @@
 //! Records in a SQLite database, for several processes on one machine. One connection a process
 //! writes, everything that waits for it in one transaction; the decisions are the reference's own,
-//! taken under the file's write lock on SQLite's clock.
+//! taken under the file's write lock on the store's own clock.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -24,8 +24,10 @@ use crate::private;
 
 mod connect;
 mod operate;
+mod place;
 mod rows;
 mod statements;
+mod time;
 mod trouble;
 mod watch;
 mod within;
@@ -34,7 +36,7 @@ mod writer;
 /// Records in a SQLite database: `sqlite:PATH`.
 ///
 /// Several processes on one machine may use one file; it must be on a local disk. Time is the
-/// machine's: setting its clock moves leases and retention.
+/// machine's: within one boot nobody can set it, and only across a reboot the date counts.
 ///
 /// Options of the URL, besides those of [`SqlOptions`]: `mode=rw` does not make a file that is not
 /// there, `vfs` names a VFS of SQLite. `connections` are those that read; there is one that writes.
@@ -70,7 +72,9 @@ impl SqliteStore {
             drop(private::make(&path));
         }
         let connect = connect::durable(connect, options.timeout);
-        let readers = connect::readers(options.connections, connect.clone());
+        // What is missing later was deleted, and is not to be made again.
+        let existing = connect.clone().create_if_missing(false);
+        let readers = connect::readers(options.connections, existing);
         let store = Self::new(readers, connect, &options).await?;
         // Only now: a file that turned out to be somebody else's keeps its permissions.
         private::tighten_database(&path).map_err(|error| connect::unusable(&path, &error))?;
@@ -92,10 +96,12 @@ impl SqliteStore {
     ) -> Result<Self, OpenError> {
         let table = options.check()?;
         let statements = Arc::new(Statements::new(table.clone()));
-        connect::prepare(&connect, &statements, &table).await?;
+        let ready = connect::prepare(&connect, &statements, &table).await?;
+        let connect = connect.create_if_missing(false);
         let waiters = Arc::<Waiters>::default();
         let writer = Arc::new(Writer::new(
             connect.clone(),
+            ready,
             Arc::clone(&statements),
             Arc::clone(&waiters),
             options.archive,
@@ -140,7 +146,8 @@ impl SqliteStore {
 
     /// The slot's row as it was last committed, and the time it was read at.
     async fn look(&self, slot: &Slot) -> Result<Option<(Held, Duration)>, StoreError> {
-        let found = rows::look(&self.readers, &self.statements, slot).await;
+        let time = &self.writer.time;
+        let found = rows::look(&self.readers, &self.statements, time, slot).await;
         match found.map_err(trouble::failed)? {
             None => Ok(None),
             Some((Ok(held), now)) => Ok(Some((held, now))),

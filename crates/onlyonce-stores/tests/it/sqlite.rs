@@ -42,7 +42,9 @@ impl TestBed for SqliteBed {
 
 onlyonce_testkit::conformance_suite!(SqliteBed::new().await);
 
+mod clocks;
 mod crashing;
+mod losing;
 mod opening;
 mod sharing;
 mod within;

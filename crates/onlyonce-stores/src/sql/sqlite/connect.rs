@@ -1,14 +1,16 @@
 //! From a URL to a database file that is ready: in write-ahead mode, with our tables.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePool, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{ConnectOptions, SqliteConnection};
 
+use super::place::Place;
 use super::statements::Statements;
+use super::time::Time;
 use super::trouble::{self, NAME, refused, unopened};
 use super::writer::begin;
 use crate::open::OpenError;
@@ -19,6 +21,7 @@ const MIGRATIONS: Migrations = Migrations {
     all: &[
         include_str!("../../../migrations/sqlite/0001_records.sql"),
         include_str!("../../../migrations/sqlite/0002_archive.sql"),
+        include_str!("../../../migrations/sqlite/0003_clock.sql"),
     ],
 };
 
@@ -78,24 +81,36 @@ pub(super) fn readers(connections: u32, options: SqliteConnectOptions) -> Sqlite
         .connect_lazy_with(options)
 }
 
+/// A database that is ready.
+pub(super) struct Ready {
+    pub(super) place: Place,
+    pub(super) time: Time,
+}
+
 /// Makes the database ready: safe with many processes at once.
 pub(super) async fn prepare(
     options: &SqliteConnectOptions,
     statements: &Statements,
     table: &Table,
-) -> Result<(), OpenError> {
+) -> Result<Ready, OpenError> {
     let mut connection = options.connect().await.map_err(unopened)?;
     let files: Vec<String> = sqlx::query_scalar("SELECT file FROM pragma_database_list")
         .fetch_all(&mut connection)
         .await
         .map_err(unopened)?;
-    if files.first().is_none_or(String::is_empty) {
+    let Some(file) = files.into_iter().next().filter(|file| !file.is_empty()) else {
         return Err(refused(
             "a database in memory is of no use to another process: use a file, or a MemoryStore",
         ));
-    }
+    };
+    let file = PathBuf::from(file);
     write_ahead(&mut connection).await?;
-    migrate(&mut connection, statements, table).await
+    migrate(&mut connection, statements, table).await?;
+    let time = Time::resume(&mut connection, statements).await;
+    Ok(Ready {
+        time: time.map_err(unopened)?,
+        place: Place::of(file.clone()).map_err(|error| unusable(&file, &error))?,
+    })
 }
 
 /// With a write-ahead log readers do not wait for who writes, nor the other way round.

@@ -7,12 +7,10 @@ use onlyonce_core::operate::{Filter, Page, Resolved, Stats};
 use onlyonce_core::{Operate, Record, Response, Slot, StoreError, StoreErrorKind, async_trait};
 use sqlx::{QueryBuilder, Sqlite};
 
-use super::statements::{NOW, archive};
+use super::statements::archive;
 use super::writer::begin;
-use super::{SqliteStore, rows, trouble};
-use crate::sql::steps::{
-    Columns, READ_COLUMNS, from_millis, in_state, read_held, read_slot, to_millis, whole,
-};
+use super::{SqliteStore, trouble};
+use crate::sql::steps::{Columns, READ_COLUMNS, in_state, read_held, read_slot, to_millis, whole};
 
 /// How many rows one transaction of a sweep drops: others wait for it no longer than that takes.
 const SWEEP_ROWS_MAX: usize = 200;
@@ -28,10 +26,12 @@ impl Operate for SqliteStore {
 
     async fn list(&self, filter: &Filter, page: &Page) -> Result<Vec<(Slot, Record)>, StoreError> {
         let mut query = self.listing(filter, page);
-        let rows = query.build().fetch_all(&self.readers).await;
+        // Its text has the time in it: nothing to keep for the next one.
+        let rows = query.build().persistent(false).fetch_all(&self.readers);
+        let rows = rows.await.map_err(trouble::failed)?;
+        let now = self.writer.time.now();
         let mut listed = Vec::new();
-        for row in rows.map_err(trouble::failed)? {
-            let now = from_millis(row.int(15).map_err(trouble::failed)?);
+        for row in rows {
             let read = || Ok((read_slot(&row)?, read_held(&row)?));
             let (slot, held) = read().map_err(|why| trouble::unreadable(&why))?;
             // Its time may have come between the row and the clock behind it.
@@ -76,6 +76,7 @@ impl Operate for SqliteStore {
     }
 
     async fn sweep(&self, records_max: usize) -> Result<usize, StoreError> {
+        self.is_in_place().await?;
         let mut swept = 0;
         while swept < records_max {
             let most = SWEEP_ROWS_MAX.min(records_max - swept);
@@ -89,13 +90,14 @@ impl Operate for SqliteStore {
     }
 
     async fn stats(&self) -> Result<Stats, StoreError> {
-        let stats = self.statements.rare(&format!(
+        let stats = self.statements.rare(
             "SELECT COUNT(*), COALESCE(SUM(state = 'P'), 0), COALESCE(SUM(bytes), 0), \
-             (SELECT COUNT(*) FROM {{table}} \
-                 WHERE sweep_at <= {NOW} AND expires_at <= {NOW} AND state <> 'R') \
-             FROM {{table}} WHERE sweep_at > {NOW} AND expires_at > {NOW} AND state <> 'R'"
-        ));
-        let row = sqlx::query(stats).fetch_one(&self.readers).await;
+             (SELECT COUNT(*) FROM {table} \
+                 WHERE sweep_at <= ?1 AND expires_at <= ?1 AND state <> 'R') \
+             FROM {table} WHERE sweep_at > ?1 AND expires_at > ?1 AND state <> 'R'",
+        );
+        let stats = sqlx::query(stats).bind(to_millis(self.writer.time.now()));
+        let row = stats.fetch_one(&self.readers).await;
         let row = row.map_err(trouble::failed)?;
         let number = |at: usize| -> Result<u64, StoreError> {
             let number = row.int(at).map_err(trouble::failed)?;
@@ -110,9 +112,7 @@ impl Operate for SqliteStore {
     }
 
     async fn ping(&self) -> Result<(), StoreError> {
-        let one = self.statements.rare("SELECT 1 FROM {table} LIMIT 1");
-        let answered = sqlx::query(one).fetch_optional(&self.readers).await;
-        answered.map(drop).map_err(trouble::failed)
+        self.is_in_place().await
     }
 
     async fn count_replays(&self, replays: &[(Slot, u64)]) -> Result<(), StoreError> {
@@ -133,6 +133,7 @@ impl Operate for SqliteStore {
         let offering = sqlx::query(offering).bind(name).bind(offer);
         let offered = offering.execute(connection.get()).await;
         offered.map_err(trouble::failed)?;
+        self.writer.place.check().map_err(trouble::failed)?;
         drop(connection);
         // Nothing ever drops it.
         let agreed = self.agreed(name).await?;
@@ -152,9 +153,23 @@ impl Operate for SqliteStore {
 }
 
 impl SqliteStore {
+    /// Whether the tables can be read, and the file is still the one that was opened. A connection
+    /// that has read holds its log meanwhile.
+    async fn is_in_place(&self) -> Result<(), StoreError> {
+        let one = self.statements.rare("SELECT 1 FROM {table} LIMIT 1");
+        let mut connection = self.writer.connection().await.map_err(trouble::failed)?;
+        let answered = sqlx::query(one).fetch_optional(connection.get()).await;
+        if let Err(error) = &answered {
+            connection.spoiled_by(error);
+        }
+        answered.map_err(trouble::failed)?;
+        self.writer.place.check().map_err(trouble::failed)
+    }
+
     fn listing(&self, filter: &Filter, page: &Page) -> QueryBuilder<Sqlite> {
+        let now = to_millis(self.writer.time.now());
         let select = format!(
-            "SELECT {READ_COLUMNS}, {NOW} FROM {} WHERE state <> 'R' AND expires_at > {NOW}",
+            "SELECT {READ_COLUMNS} FROM {} WHERE state <> 'R' AND expires_at > {now}",
             self.table
         );
         let mut query = QueryBuilder::new(select);
@@ -164,7 +179,7 @@ impl SqliteStore {
                 .push_bind(after.as_bytes().to_vec());
         }
         if let Some(state) = filter.state {
-            query.push(format!(" AND {}", in_state(state, NOW)));
+            query.push(format!(" AND {}", in_state(state, &now.to_string())));
         }
         if let Some(operation) = &filter.operation {
             query.push(" AND operation = ").push_bind(operation.clone());
@@ -176,11 +191,11 @@ impl SqliteStore {
             query.push(" AND hint = ").push_bind(hint.to_text());
         }
         if let Some(age) = filter.age_min {
-            query.push(format!(" AND created_at <= {NOW} - "));
+            query.push(format!(" AND created_at <= {now} - "));
             query.push_bind(to_millis(age));
         }
         if let Some(age) = filter.age_max {
-            query.push(format!(" AND created_at >= {NOW} - "));
+            query.push(format!(" AND created_at >= {now} - "));
             query.push_bind(to_millis(age));
         }
         let most = i64::try_from(page.records_max).unwrap_or(i64::MAX);
@@ -193,7 +208,11 @@ impl SqliteStore {
         let most = i64::try_from(most).unwrap_or(i64::MAX);
         let mut connection = self.writer.connection().await?;
         let mut transaction = begin(connection.get()).await?;
-        let now = to_millis(rows::now(&mut transaction).await?);
+        let now = to_millis(self.writer.time.now());
+        self.writer
+            .time
+            .keep(&mut transaction, &self.statements)
+            .await?;
         let due =
             "rowid IN (SELECT rowid FROM {table} WHERE sweep_at <= ? ORDER BY sweep_at LIMIT ?)";
         if self.archive {
@@ -214,16 +233,16 @@ impl SqliteStore {
     }
 
     async fn count(&self, replays: &[(Slot, u64)]) -> Result<(), sqlx::Error> {
-        let count = format!(
-            "UPDATE {{table}} SET replays = replays + ? \
-             WHERE slot = ? AND state <> 'R' AND expires_at > {NOW}"
-        );
+        let count = "UPDATE {table} SET replays = replays + ? \
+                     WHERE slot = ? AND state <> 'R' AND expires_at > ?";
+        let now = to_millis(self.writer.time.now());
         let mut connection = self.writer.connection().await?;
         let mut transaction = begin(connection.get()).await?;
         for (slot, times) in replays {
-            let count = sqlx::query(self.statements.rare(&count))
+            let count = sqlx::query(self.statements.rare(count))
                 .bind(i64::try_from(*times).unwrap_or(i64::MAX))
-                .bind(slot.as_bytes().to_vec());
+                .bind(slot.as_bytes().to_vec())
+                .bind(now);
             count.execute(&mut *transaction).await?;
         }
         transaction.commit().await

@@ -6,19 +6,12 @@ use std::time::Duration;
 use onlyonce_core::Slot;
 use sqlx::SqliteConnection;
 
-use super::statements::{NOW, SLOTS, Statements};
-use crate::sql::steps::{
-    Cells, Columns, Held, Misread, bind, from_millis, read_held, read_slot, to_millis,
-};
+use super::statements::{SLOTS, Statements};
+use super::time::Time;
+use crate::sql::steps::{Cells, Held, Misread, bind, read_held, read_slot, to_millis};
 
 /// Rows by slot: each as it is, or why it cannot be read.
 pub(super) type Rows = BTreeMap<Slot, Result<Held, Misread>>;
-
-/// SQLite's clock.
-pub(super) async fn now(connection: &mut SqliteConnection) -> Result<Duration, sqlx::Error> {
-    let now = sqlx::query_scalar(sqlx::AssertSqlSafe(format!("SELECT {NOW}")));
-    Ok(from_millis(now.fetch_one(connection).await?))
-}
 
 /// The rows of these slots, as far as there are any.
 pub(super) async fn read(
@@ -44,18 +37,18 @@ pub(super) async fn read(
     Ok(rows)
 }
 
-/// One row and the time at which it was read.
+/// One row, and the time just after it was read.
 pub(super) async fn look<'c>(
     connection: impl sqlx::SqliteExecutor<'c>,
     statements: &Statements,
+    time: &Time,
     slot: &Slot,
 ) -> Result<Option<(Result<Held, Misread>, Duration)>, sqlx::Error> {
     let query = sqlx::query(statements.look()).bind(slot.as_bytes().to_vec());
     let Some(row) = query.fetch_optional(connection).await? else {
         return Ok(None);
     };
-    let now = from_millis(row.int(15)?);
-    Ok(Some((read_held(&row), now)))
+    Ok(Some((read_held(&row), time.now())))
 }
 
 /// Writes a row as it has become; drops it where nothing is left to keep.

@@ -10,10 +10,6 @@ use crate::sql::steps::{READ_COLUMNS, WRITTEN};
 /// A statement: safe, because nothing but a checked table name was put into it.
 pub(super) type Sql = AssertSqlSafe<Arc<str>>;
 
-/// SQLite's clock, in milliseconds since 1970. `unixepoch('subsec')` would be shorter, but is
-/// empty before SQLite 3.42.
-pub(super) const NOW: &str = "CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER)";
-
 /// How many slots one statement can read: any number is rounded up to one of these, so that few
 /// statements need to be prepared.
 pub(super) const SLOTS: [usize; 4] = [1, 8, 64, 256];
@@ -38,7 +34,7 @@ impl Statements {
         };
         Self {
             look: fill(&format!(
-                "SELECT {READ_COLUMNS}, {NOW} FROM {{table}} WHERE slot = ?"
+                "SELECT {READ_COLUMNS} FROM {{table}} WHERE slot = ?"
             )),
             read: SLOTS.map(read),
             put: fill(&put()),
@@ -53,7 +49,7 @@ impl Statements {
         AssertSqlSafe(self.table.fill(sql).into())
     }
 
-    /// One row, and the clock behind it.
+    /// One row.
     pub(super) fn look(&self) -> Sql {
         AssertSqlSafe(Arc::clone(&self.look))
     }

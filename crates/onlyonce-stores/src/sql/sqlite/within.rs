@@ -8,9 +8,8 @@ use onlyonce_core::entry::Change;
 use onlyonce_core::{Completed, Lease, Renewed, Response, StoreError};
 use sqlx::{Sqlite, Transaction};
 
-use super::statements::NOW;
 use super::{SqliteStore, rows, trouble};
-use crate::sql::steps::{Held, whole};
+use crate::sql::steps::{Held, to_millis, whole};
 
 impl SqliteStore {
     /// Takes the claim into a transaction on the same database file: let this be its first
@@ -41,13 +40,14 @@ impl SqliteStore {
         transaction: &mut Transaction<'_, Sqlite>,
         lease: &Lease,
     ) -> Result<Renewed, StoreError> {
-        let lock = self.statements.rare(&format!(
-            "UPDATE {{table}} SET token = token \
-             WHERE slot = ? AND token = ? AND state = 'P' AND expires_at > {NOW}"
-        ));
+        let lock = self.statements.rare(
+            "UPDATE {table} SET token = token \
+             WHERE slot = ? AND token = ? AND state = 'P' AND expires_at > ?",
+        );
         let lock = sqlx::query(lock)
             .bind(lease.slot.as_bytes().to_vec())
-            .bind(lease.token.as_bytes().to_vec());
+            .bind(lease.token.as_bytes().to_vec())
+            .bind(to_millis(self.writer.time.now()));
         let locked = lock
             .execute(&mut **transaction)
             .await
@@ -74,7 +74,7 @@ impl SqliteStore {
     ) -> Result<Completed, StoreError> {
         // The write lock first: what is read under it stays true.
         self.lock_in(transaction, lease).await?;
-        let now = rows::now(transaction).await.map_err(trouble::failed)?;
+        let now = self.writer.time.now();
         let slots = [lease.slot];
         let mut found = rows::read(transaction, &self.statements, &slots)
             .await

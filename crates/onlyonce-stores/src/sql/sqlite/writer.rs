@@ -11,8 +11,11 @@ use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection, Sqlite, SqliteConnection, Transaction};
 use tokio::sync::{Mutex, MutexGuard};
 
+use super::connect::Ready;
+use super::place::Place;
 use super::rows::Rows;
 use super::statements::Statements;
+use super::time::Time;
 use super::{rows, trouble};
 use crate::batch::{Asked, Gatherer};
 use crate::sql::shared::Waiters;
@@ -34,6 +37,8 @@ pub(super) struct Writer {
     options: SqliteConnectOptions,
     /// Nothing after an error that may have spoiled it: the next user connects anew.
     connection: Mutex<Option<SqliteConnection>>,
+    pub(super) place: Place,
+    pub(super) time: Time,
     statements: Arc<Statements>,
     waiters: Arc<Waiters>,
     archive: bool,
@@ -42,6 +47,7 @@ pub(super) struct Writer {
 impl Writer {
     pub(super) fn new(
         options: SqliteConnectOptions,
+        ready: Ready,
         statements: Arc<Statements>,
         waiters: Arc<Waiters>,
         archive: bool,
@@ -49,6 +55,8 @@ impl Writer {
         Self {
             options,
             connection: Mutex::new(None),
+            place: ready.place,
+            time: ready.time,
             statements,
             waiters,
             archive,
@@ -115,7 +123,8 @@ impl Writer {
     ) -> Result<Vec<Taken>, sqlx::Error> {
         let mut transaction = begin(connection).await?;
         // Read under the lock: no later decision sees an earlier time.
-        let now = rows::now(&mut transaction).await?;
+        let now = self.time.now();
+        self.time.keep(&mut transaction, &self.statements).await?;
         let slots: BTreeSet<_> = steps.iter().map(|step| step.slot).collect();
         let slots: Vec<_> = slots.into_iter().collect();
         let mut touched =
@@ -130,6 +139,7 @@ impl Writer {
             }
         }
         transaction.commit().await?;
+        self.place.check()?;
         for (slot, row) in &touched.written {
             if row.settled {
                 self.waiters.wake(slot);

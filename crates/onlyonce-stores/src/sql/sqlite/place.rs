@@ -1,0 +1,61 @@
+//! Where the database is. A file that was deleted or replaced is still written by who has it open,
+//! and found by nobody else: what is stored there is not acknowledged.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::private;
+
+/// The file of a database, as it was when it was opened.
+pub(super) struct Place {
+    path: PathBuf,
+    /// The write-ahead log, which is there as long as anybody has the database open.
+    log: PathBuf,
+    identity: Identity,
+}
+
+impl Place {
+    pub(super) fn of(path: PathBuf) -> io::Result<Self> {
+        Ok(Self {
+            identity: identity(&path)?,
+            log: private::beside(&path, "-wal"),
+            path,
+        })
+    }
+
+    /// Whether the file of that name is still this one: call it while a connection is open that
+    /// has written.
+    pub(super) fn check(&self) -> Result<(), sqlx::Error> {
+        let gone = |path: &PathBuf| {
+            sqlx::Error::Io(io::Error::other(format!(
+                "file {} was deleted, moved or replaced while it was in use: put it back, or restart this process",
+                path.display()
+            )))
+        };
+        match identity(&self.path) {
+            Ok(identity) if identity == self.identity => {}
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
+            Ok(_) | Err(_) => return Err(gone(&self.path)),
+        }
+        match self.log.try_exists()? {
+            true => Ok(()),
+            false => Err(gone(&self.log)),
+        }
+    }
+}
+
+/// Which file it is, whatever it is called.
+type Identity = (u64, u64);
+
+#[cfg(unix)]
+fn identity(path: &PathBuf) -> io::Result<Identity> {
+    use std::os::unix::fs::MetadataExt as _;
+    let metadata = std::fs::metadata(path)?;
+    Ok((metadata.dev(), metadata.ino()))
+}
+
+/// Elsewhere what is open cannot be deleted or replaced.
+#[cfg(not(unix))]
+fn identity(path: &PathBuf) -> io::Result<Identity> {
+    std::fs::metadata(path).map(|_| (0, 0))
+}
