@@ -100,6 +100,8 @@ pub(crate) struct Stall {
 pub(crate) struct History {
     pub(crate) on_lapse: OnLapse,
     pub(crate) lease: Micros,
+    /// Whether one process at a time uses the store: its claims lapse with it.
+    pub(crate) has_one_owner: bool,
     pub(crate) attempts: Vec<Attempt>,
     pub(crate) executions: Vec<Execution>,
     pub(crate) troubles: Vec<Trouble>,

@@ -115,6 +115,7 @@ impl Plan {
         let history = History {
             on_lapse: self.on_lapse,
             lease: millis(LEASE_MS),
+            has_one_owner: self.store == Kind::File,
             attempts: clients.attempts(),
             executions: ledger.take(),
             troubles,

@@ -111,7 +111,7 @@ impl<'a> Excuses<'a> {
                 spell.concerns(it.gateway)
                     && it.sent <= spell.reaches() + SLACK
                     && it.heard + AFTERMATH >= spell.from
-                    && heard + SLACK >= spell.from + self.lasts_min()
+                    && heard + SLACK >= spell.from + self.lasts_min(spell)
             })
         };
         if case.executions.is_empty() {
@@ -136,11 +136,17 @@ impl<'a> Excuses<'a> {
         } else {
             spell.from.max(execution.started)
         };
-        began + self.lasts_min()
+        began + self.lasts_min(spell)
     }
 
-    fn lasts_min(&self) -> Micros {
-        2 * self.history.lease / 3
+    /// How long a lease lasts at least from the beginning of a spell. Where one process at a time
+    /// uses the store, the claims of a dead one lapse when the next one opens it.
+    fn lasts_min(&self, spell: &Spell) -> Micros {
+        if self.history.has_one_owner && spell.ill == Ill::Dead {
+            0
+        } else {
+            2 * self.history.lease / 3
+        }
     }
 
     /// Until when a claim can have been held: until its answer was stored, which is soon after the

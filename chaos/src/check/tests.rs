@@ -49,6 +49,7 @@ fn history(on_lapse: OnLapse, attempts: Vec<Attempt>, executions: Vec<Execution>
     History {
         on_lapse,
         lease: LEASE,
+        has_one_owner: false,
         attempts,
         executions,
         troubles: Vec::new(),

@@ -14,12 +14,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use onlyonce_core::entry::{Change, Graves, StoreClock};
+use onlyonce_core::entry::{Change, Graves};
 use onlyonce_core::{
-    Claim, Claimed, Clock, Completed, Lease, Operate, OsEntropy, Release, Released, Renewed,
-    Response, Slot, Store, StoreError, SystemClock, Token, async_trait,
+    Claim, Claimed, Clock, Completed, Lease, Operate, Release, Released, Renewed, Response, Slot,
+    Store, StoreError, SystemClock, Token, async_trait,
 };
 use tokio::sync::Notify;
+
+pub use self::location::open;
 
 use self::agreed::Agreed;
 use self::claims::Claims;
@@ -27,12 +29,13 @@ use self::disk::{Disk, Machine};
 use self::folder::Folder;
 use self::frame::PAYLOAD_BYTES_MAX;
 use self::log::Log;
+use self::manifest::{Contents, Manifest};
 use self::shared::Shared;
 use self::sweeper::{Nudge, Sweeper};
 use self::writer::{Answer, Answered, Question, Writer};
 use crate::batch::Gatherer;
-use crate::open::{OpenError, Options};
-use crate::sealed::{KeyRing, Sealed};
+use crate::moment::{Boot, BootClock, MachineBoot, StoreTime};
+use crate::open::OpenError;
 
 mod agreed;
 mod claims;
@@ -41,8 +44,12 @@ mod folder;
 mod frame;
 mod index;
 mod listing;
+mod location;
 mod log;
+mod manifest;
+mod missing;
 mod operate;
+mod owner;
 mod recover;
 mod scan;
 mod segment;
@@ -57,61 +64,6 @@ mod writer;
 const NAME: &str = "file";
 const SEGMENT_BYTES: u64 = 64 << 20;
 const SEGMENT_BYTES_MIN: u64 = 64 << 10;
-
-/// Opens the store of a `file:` URL: what follows is the path of its folder, as it is.
-///
-/// Options: `bytes_max`, a number of bytes from which on new keys are refused; `key_file`, the ring
-/// of keys that seal what is stored, made with a new key if the store is new (default: the folder's
-/// path and `.key`); `sealed=false` to keep answers readable on the disk.
-pub async fn open(url: &str) -> Result<Arc<dyn Store>, OpenError> {
-    let mut options = Options::of(url)?;
-    let path = url.split(['?', '#']).next().unwrap_or_default();
-    let path = path.strip_prefix("file:").unwrap_or(path);
-    // file:///var/lib/shop is the same as file:/var/lib/shop.
-    let path = path.strip_prefix("//").unwrap_or(path);
-    if path.is_empty() {
-        return Err(OpenError::Url {
-            why: "it names no folder".to_owned(),
-        });
-    }
-    let mut store = FileStore::builder(path);
-    if let Some(bytes_max) = options.parse("bytes_max", "a number of bytes")? {
-        store = store.bytes_max(bytes_max);
-    }
-    let is_sealed = options.parse("sealed", "true or false")?.unwrap_or(true);
-    let key_file = options.take("key_file").map(PathBuf::from);
-    options.finish()?;
-    if !is_sealed {
-        return Ok(Arc::new(store.open().await?));
-    }
-    let key_file = key_file.unwrap_or_else(|| beside(path));
-    // A store that has been used has its key somewhere: a new one would not open its answers. The
-    // key comes first, so that a crash in between leaves no store without one.
-    let ring = if is_unused(Path::new(path)) {
-        KeyRing::from_file_or_new(&key_file, &OsEntropy::new())
-    } else {
-        KeyRing::from_file(&key_file)
-    };
-    let ring = ring.map_err(|error| OpenError::Refused {
-        store: NAME,
-        why: error.to_string(),
-    })?;
-    let store = Arc::new(store.open().await?);
-    Ok(Arc::new(Sealed::open(store, ring).await?))
-}
-
-fn is_unused(folder: &Path) -> bool {
-    match std::fs::read_dir(folder) {
-        Ok(mut entries) => entries.next().is_none(),
-        Err(error) => error.kind() == std::io::ErrorKind::NotFound,
-    }
-}
-
-/// Where the key of a folder is unless told otherwise: beside it, not in it, so that a copy of the
-/// folder alone shows nothing.
-fn beside(path: &str) -> PathBuf {
-    PathBuf::from(format!("{}.key", path.trim_end_matches('/')))
-}
 
 /// Records in a folder that one process uses at a time.
 ///
@@ -138,6 +90,7 @@ pub struct FileStore {
 pub struct FileStoreBuilder {
     path: PathBuf,
     clock: Arc<dyn Clock>,
+    boot: Arc<dyn BootClock>,
     disk: Arc<dyn Disk>,
     segment_bytes: u64,
     bytes_max: u64,
@@ -154,6 +107,7 @@ impl FileStore {
         FileStoreBuilder {
             path: path.as_ref().to_owned(),
             clock: Arc::new(SystemClock::new()),
+            boot: Arc::new(MachineBoot::new()),
             disk: Arc::new(Machine),
             segment_bytes: SEGMENT_BYTES,
             bytes_max: u64::MAX,
@@ -174,10 +128,12 @@ impl FileStore {
 }
 
 impl FileStoreBuilder {
-    /// Another clock. Deadlines outlive the process: it should tell the real date.
+    /// Another clock. Deadlines outlive the process: it should tell the real date, which is all
+    /// that says how much time has passed between two processes.
     #[must_use]
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
+        self.boot = Arc::new(NoBoot);
         self
     }
 
@@ -204,11 +160,9 @@ impl FileStoreBuilder {
     }
 
     fn open_blocking(self) -> Result<FileStore, OpenError> {
-        let folder = Folder::take(&self.path, self.clock.wall())?;
-        let agreed = Agreed::load(&folder.path)?;
+        let (shared, agreed) = take(&self.path, self.clock, self.boot)?;
         let (sweeper, nudges) = std::sync::mpsc::channel();
-        let clock = StoreClock::new(self.clock);
-        let (shared, active) = recover::recover(folder, clock, &*self.disk, &sweeper)?;
+        let (shared, active) = recover::recover(shared, &*self.disk, &sweeper)?;
         let (gatherer, waiting) = Gatherer::new();
         let gatherer = Arc::new(gatherer);
         let is_stopped = Arc::new(AtomicBool::new(false));
@@ -231,6 +185,7 @@ impl FileStoreBuilder {
             writer: Arc::clone(&gatherer),
             segment_bytes: self.segment_bytes,
             is_stopped: Arc::clone(&is_stopped),
+            keep_at: Duration::ZERO,
         };
         let mut store = FileStore {
             shared,
@@ -242,6 +197,41 @@ impl FileStoreBuilder {
         store.start("onlyonce-sweeper", move || sweeping.run(nudges))?;
         store.start("onlyonce-writer", move || writer.run(waiting))?;
         Ok(store)
+    }
+}
+
+/// Takes the folder, with all that it must have, and goes on with its time.
+fn take(
+    path: &Path,
+    clock: Arc<dyn Clock>,
+    boot: Arc<dyn BootClock>,
+) -> Result<(Shared, Agreed), OpenError> {
+    let folder = Folder::take(path, clock.wall())?;
+    let kept = missing::check(&folder)?;
+    let agreed = Agreed::load(&folder.path)?;
+    if let Some(kept) = &kept {
+        missing::check_agreed(&folder.path, &agreed, kept.agreed)?;
+    }
+    let (time, jump) = StoreTime::resume(clock, boot, kept.as_ref().map(|kept| &kept.moment));
+    if let Some(jump) = jump {
+        jump.report(NAME);
+    }
+    let contents = Contents {
+        first: kept.as_ref().map_or(0, |kept| kept.first),
+        last: kept.as_ref().map_or(0, |kept| kept.last),
+        agreed: agreed.len(),
+        moment: time.moment(),
+    };
+    let manifest = Manifest::new(&folder.path, contents);
+    Ok((Shared::new(folder, manifest, time), agreed))
+}
+
+/// No boot is known: only the wall clock says how much time has passed between two processes.
+struct NoBoot;
+
+impl BootClock for NoBoot {
+    fn boot(&self) -> Option<Boot> {
+        None
     }
 }
 

@@ -5,7 +5,7 @@ use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
 mod tests;
 
 /// What SQLite keeps beside a database, with the database's own permissions once it makes them.

@@ -36,6 +36,16 @@ fn a_second_execution_before_the_lease_can_have_ended_is_found() {
     assert_eq!(rules(&history), [AFTER_A_LAPSE]);
 }
 
+/// Of a store that one process at a time can use.
+#[test]
+fn the_claims_of_a_killed_owner_end_with_it() {
+    let mut history = taken_over();
+    history.executions[1].started = at(2.0);
+    history.has_one_owner = true;
+
+    assert_eq!(rules(&history), Vec::<&str>::new());
+}
+
 #[test]
 fn trouble_of_clients_or_clocks_or_of_who_did_not_hold_the_claim_excuses_nothing() {
     for other in [

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use super::folder::{refused, write_whole};
 use crate::open::OpenError;
 
-const FILE: &str = "agreed";
+pub(super) const FILE: &str = "agreed";
 
 pub(super) struct Agreed {
     path: PathBuf,
@@ -34,6 +34,11 @@ impl Agreed {
         }
     }
 
+    /// How many values there are.
+    pub(super) fn len(&self) -> usize {
+        self.values.len()
+    }
+
     /// The value under `name`, if there is one.
     pub(super) fn get(&self, name: &str) -> Option<Vec<u8>> {
         self.values.get(name).cloned()
@@ -49,7 +54,7 @@ impl Agreed {
             Ok(()) => Ok(offer.to_vec()),
             Err(error) => {
                 self.values.remove(name);
-                Err(error)
+                Err(error.into())
             }
         }
     }

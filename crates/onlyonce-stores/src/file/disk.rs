@@ -46,6 +46,52 @@ pub(super) fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
+/// What is said of a file that is not where it was.
+pub(super) fn gone(path: &Path) -> io::Error {
+    io::Error::other(format!(
+        "file {} was deleted, moved or replaced while it was in use",
+        path.display()
+    ))
+}
+
+/// Which file or folder it is, whatever it is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Identity(u64, u64);
+
+/// What is under this name.
+#[cfg(unix)]
+pub(super) fn identity(path: &Path) -> io::Result<Identity> {
+    std::fs::metadata(path).map(|metadata| identity_of(&metadata))
+}
+
+/// Whether what is under this name is the file that is open.
+#[cfg(unix)]
+pub(super) fn is_same(path: &Path, file: &File) -> io::Result<bool> {
+    let open = identity_of(&file.metadata()?);
+    match identity(path) {
+        Ok(found) => Ok(found == open),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(unix)]
+fn identity_of(metadata: &std::fs::Metadata) -> Identity {
+    use std::os::unix::fs::MetadataExt as _;
+    Identity(metadata.dev(), metadata.ino())
+}
+
+/// Elsewhere what is open cannot be deleted or replaced.
+#[cfg(not(unix))]
+pub(super) fn identity(path: &Path) -> io::Result<Identity> {
+    std::fs::metadata(path).map(|_| Identity(0, 0))
+}
+
+#[cfg(not(unix))]
+pub(super) fn is_same(path: &Path, _: &File) -> io::Result<bool> {
+    path.try_exists()
+}
+
 /// Fills `bytes` from this offset, as far as the file goes; says how far that was.
 pub(super) fn read_at(file: &File, bytes: &mut [u8], at: u64) -> io::Result<usize> {
     let mut filled = 0;

@@ -1,65 +1,131 @@
 //! The folder of a store: whose it is, which format it has, and that one process at a time uses
-//! it. A folder that is not ours is left untouched.
+//! it, also if somebody deletes what is in it. A folder that is not ours is left untouched.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Read as _, Write as _};
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use onlyonce_core::{StoreError, StoreErrorKind, Timestamp};
+use thiserror::Error;
 
-use super::{NAME, disk, frame};
+use super::disk::Identity;
+use super::owner::{self, Locks};
+use super::{NAME, agreed, disk, manifest, segment};
 use crate::open::OpenError;
+pub(super) use crate::private::for_owner_only as private;
 
-/// How often a lock that somebody holds is tried again, and when.
-const LOCK_TRIES: u32 = 50;
-const LOCK_PAUSE: Duration = Duration::from_millis(20);
-const MARKER: &str = "onlyonce";
+pub(super) const MARKER: &str = "onlyonce";
 const MARKER_TEXT: &str = "onlyonce file store, format ";
-const OWNER: &str = "owner";
+/// What follows the format until the first segment and the manifest are durable.
+const BEING_MADE: &str = ", being made";
+/// The format of a folder that has no manifest; its segments are the same.
+const FORMAT_WITHOUT_MANIFEST: u32 = 1;
+const FORMAT: u32 = 2;
+/// What this store's own files are called, apart from its segments.
+const OURS: [&str; 3] = [MARKER, manifest::FILE, agreed::FILE];
 
 /// The folder, for as long as it is ours.
 pub(super) struct Folder {
     pub(super) path: PathBuf,
-    /// Locked. The system unlocks it when this process ends, however it ends.
-    _owner: File,
+    pub(super) state: State,
+    identity: Identity,
+    /// Locked. The system unlocks them when this process ends, however it ends.
+    _locks: Locks,
+}
+
+/// What a folder was when it was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// Nothing was ever stored in it.
+    New,
+    /// A store that was written before there were manifests.
+    WithoutManifest,
+    /// A store that must have a manifest, and what that names.
+    WithManifest,
 }
 
 impl Folder {
     /// Takes the folder, which is made if there is none.
     pub(super) fn take(path: &Path, since: Timestamp) -> Result<Self, OpenError> {
         make(path).map_err(|error| unusable(path, "cannot be made", error))?;
-        let is_new = is_new(path)?;
-        let owner = own(path, since)?;
-        if is_new {
-            write_whole(
-                &path.join(MARKER),
-                format!("{MARKER_TEXT}{}\n", frame::VERSION).as_bytes(),
-            )
-            .map_err(|error| unusable(path, "cannot be written", error))?;
-        }
-        Ok(Self {
+        inspect(path)?;
+        let locks = Locks::take(path, since)?;
+        // Another process may have begun or ended with it meanwhile.
+        let state = inspect(path)?;
+        let folder = Self {
+            identity: disk::identity(path)
+                .map_err(|error| unusable(path, "cannot be read", error))?,
             path: path.to_owned(),
-            _owner: owner,
-        })
+            state,
+            _locks: locks,
+        };
+        if state == State::New {
+            folder.mark(BEING_MADE)?;
+        }
+        Ok(folder)
+    }
+
+    /// Says in the folder that it is a store with all that it must have, once it is.
+    pub(super) fn is_made(&self) -> Result<(), OpenError> {
+        match self.state {
+            State::New | State::WithoutManifest => self.mark(""),
+            State::WithManifest => Ok(()),
+        }
+    }
+
+    fn mark(&self, how_far: &str) -> Result<(), OpenError> {
+        let text = format!("{MARKER_TEXT}{FORMAT}{how_far}\n");
+        write_whole(&self.path.join(MARKER), text.as_bytes())
+            .map_err(|error| unusable(&self.path, "cannot be written", error.into()))
+    }
+
+    /// Whether this is still the folder of that name: else nothing written here is found again.
+    pub(super) fn check(&self) -> io::Result<()> {
+        match disk::identity(&self.path) {
+            Ok(identity) if identity == self.identity => Ok(()),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            Ok(_) | Err(_) => Err(io::Error::other(format!(
+                "folder {} was deleted, moved or replaced while it was in use",
+                self.path.display()
+            ))),
+        }
+    }
+}
+
+/// Why a file was not written whole.
+#[derive(Debug, Error)]
+pub(super) enum WriteError {
+    /// It is as it was.
+    #[error(transparent)]
+    Unchanged(io::Error),
+    /// It was written, but whether that is durable is not known.
+    #[error(transparent)]
+    Unknown(io::Error),
+}
+
+impl From<WriteError> for io::Error {
+    fn from(error: WriteError) -> Self {
+        match error {
+            WriteError::Unchanged(error) | WriteError::Unknown(error) => error,
+        }
     }
 }
 
 /// Writes a file under its name all at once: it is there as a whole or not at all.
-pub(super) fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+pub(super) fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), WriteError> {
     let unfinished = path.with_extension("tmp");
-    let written = private(OpenOptions::new().write(true).create(true).truncate(true))
+    let renamed = private(OpenOptions::new().write(true).create(true).truncate(true))
         .open(&unfinished)
         .and_then(|mut file| {
             file.write_all(bytes)?;
             file.sync_all()
-        });
-    if let Err(error) = written {
+        })
+        .and_then(|()| fs::rename(&unfinished, path));
+    if let Err(error) = renamed {
         drop(fs::remove_file(&unfinished));
-        return Err(error);
+        return Err(WriteError::Unchanged(error));
     }
-    fs::rename(&unfinished, path)?;
-    disk::sync_folder(path.parent().unwrap_or(Path::new(".")))
+    disk::sync_folder(path.parent().unwrap_or(Path::new("."))).map_err(WriteError::Unknown)
 }
 
 /// What is wrong with a folder, and what to do.
@@ -67,23 +133,25 @@ pub(super) fn refused(why: String) -> OpenError {
     OpenError::Refused { store: NAME, why }
 }
 
-fn unusable(path: &Path, what: &str, error: io::Error) -> OpenError {
+pub(super) fn unusable(path: &Path, what: &str, error: io::Error) -> OpenError {
     let why = format!("folder {} {what}: {error}", path.display());
     OpenError::Store(StoreError::new(NAME, StoreErrorKind::Unavailable).caused_by(why))
 }
 
-/// Whether the folder is empty; refuses one that is neither empty nor ours.
-fn is_new(path: &Path) -> Result<bool, OpenError> {
+/// What the folder is; refuses one that is neither empty nor ours.
+fn inspect(path: &Path) -> Result<State, OpenError> {
     match fs::read_to_string(path.join(MARKER)) {
-        Ok(text) => check_format(path, &text).map(|()| false),
+        Ok(text) => state(path, &text),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let is_foreign = |name: &str| ![OWNER, "onlyonce.tmp"].contains(&name);
-            let foreign = names(path)
-                .map_err(|error| unusable(path, "cannot be read", error))?
-                .into_iter()
-                .find(|name| is_foreign(name));
-            match foreign {
-                None => Ok(true),
+            let is_foreign =
+                |name: &String| ![owner::FILE, "onlyonce.tmp"].contains(&name.as_str());
+            let mut names = names(path).map_err(|error| unusable(path, "cannot be read", error))?;
+            names.retain(is_foreign);
+            if names.iter().any(|name| is_ours(name)) {
+                return Err(unmarked(path, &names));
+            }
+            match names.first() {
+                None => Ok(State::New),
                 Some(name) => Err(refused(format!(
                     "folder {} is not empty and not a store: it has {name:?}; name an empty folder, or one that does not exist yet",
                     path.display()
@@ -95,24 +163,51 @@ fn is_new(path: &Path) -> Result<bool, OpenError> {
     }
 }
 
-fn check_format(path: &Path, text: &str) -> Result<(), OpenError> {
-    let format = text
-        .trim_end()
-        .strip_prefix(MARKER_TEXT)
-        .and_then(|format| format.parse::<u32>().ok());
-    match format {
-        Some(frame::VERSION) => Ok(()),
-        Some(other) => Err(other_format(path, other)),
-        None => Err(not_a_store(path)),
+fn is_ours(name: &str) -> bool {
+    OURS.contains(&name) || segment::id(name).is_some()
+}
+
+/// A store without its mark: which format it had, its other files tell.
+fn unmarked(path: &Path, names: &[String]) -> OpenError {
+    let has_manifest = names.iter().any(|name| name == manifest::FILE);
+    let format = if has_manifest {
+        FORMAT
+    } else {
+        FORMAT_WITHOUT_MANIFEST
+    };
+    refused(format!(
+        "folder {} is a store whose file {MARKER:?} is missing: put it back, or write the line `{MARKER_TEXT}{format}` into it",
+        path.display()
+    ))
+}
+
+fn state(path: &Path, text: &str) -> Result<State, OpenError> {
+    let Some(format) = text.trim_end().strip_prefix(MARKER_TEXT) else {
+        return Err(not_a_store(path));
+    };
+    let (format, is_made) = match format.strip_suffix(BEING_MADE) {
+        Some(format) => (format, false),
+        None => (format, true),
+    };
+    match format.parse::<u32>() {
+        Ok(FORMAT) if is_made => Ok(State::WithManifest),
+        Ok(FORMAT) => Ok(State::New),
+        Ok(FORMAT_WITHOUT_MANIFEST) => Ok(State::WithoutManifest),
+        Ok(other) => Err(other_format(path, other, FORMAT)),
+        Err(_) => Err(not_a_store(path)),
     }
 }
 
+/// What is in the mark of a store that needs no manifest.
+pub(super) fn text_without_manifest() -> String {
+    format!("{MARKER_TEXT}{FORMAT_WITHOUT_MANIFEST}")
+}
+
 /// A folder of another version.
-pub(super) fn other_format(path: &Path, format: u32) -> OpenError {
+pub(super) fn other_format(path: &Path, format: u32, ours: u32) -> OpenError {
     refused(format!(
-        "folder {} has format {format}, this build reads format {}: use the version that wrote it, or name a new folder",
-        path.display(),
-        frame::VERSION
+        "{} has format {format}, this build reads format {ours}: use the version that wrote it, or name a new folder",
+        path.display()
     ))
 }
 
@@ -129,92 +224,37 @@ fn names(path: &Path) -> io::Result<Vec<String>> {
         .collect()
 }
 
-/// Locks the file. A child that this process is just starting holds its locks for a moment more,
-/// until it becomes another program.
-fn lock_soon(owner: &File) -> Result<(), TryLockError> {
-    for _ in 0..LOCK_TRIES {
-        match owner.try_lock() {
-            Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_PAUSE),
-            done @ (Ok(()) | Err(TryLockError::Error(_))) => return done,
-        }
-    }
-    owner.try_lock()
-}
-
-/// Locks the folder for this process, and says so in it.
-fn own(path: &Path, since: Timestamp) -> Result<File, OpenError> {
-    let mut owner = private(OpenOptions::new().read(true).write(true).create(true))
-        .open(path.join(OWNER))
-        .map_err(|error| unusable(path, "cannot be written", error))?;
-    match lock_soon(&owner) {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => {
-            let mut whose = String::new();
-            drop(owner.read_to_string(&mut whose));
-            let whose = match whose.trim_end() {
-                "" => "another process",
-                whose => whose,
-            };
-            return Err(refused(format!(
-                "folder {} is in use by {whose}; one process at a time can use it: stop that one, name another folder, or use a store for several processes",
-                path.display()
-            )));
-        }
-        Err(TryLockError::Error(error)) => {
-            return Err(unusable(path, "cannot be locked", error));
-        }
-    }
-    let told = format!(
-        "process {} on {} since {since}\n",
-        std::process::id(),
-        host()
-    );
-    let said = owner
-        .set_len(0)
-        .and_then(|()| owner.write_all(told.as_bytes()));
-    match said {
-        // A full disk is no reason not to read what is there.
-        Err(error) if !disk::is_full(&error) => Err(unusable(path, "cannot be written", error)),
-        Ok(()) | Err(_) => Ok(owner),
-    }
-}
-
-#[cfg(unix)]
-fn host() -> String {
-    rustix::system::uname()
-        .nodename()
-        .to_string_lossy()
-        .into_owned()
-}
-
-#[cfg(not(unix))]
-fn host() -> String {
-    "this host".to_owned()
-}
-
-/// Answers may hold secrets: nobody else reads what is kept here.
-#[cfg(unix)]
+/// Makes the folder, and makes sure that it is there after a crash. Answers may hold secrets:
+/// nobody else reads what is kept here.
 fn make(path: &Path) -> io::Result<()> {
+    let is_missing = |folder: &Path| matches!(folder.try_exists(), Ok(false));
+    let above = |folder: &Path| match folder.parent() {
+        Some(parent) if parent == Path::new("") => Path::new(".").to_owned(),
+        Some(parent) => parent.to_owned(),
+        None => folder.to_owned(),
+    };
+    // The folders that will get a new name in them.
+    let mut changed = Vec::new();
+    let mut at = path.to_owned();
+    while is_missing(&at) {
+        at = above(&at);
+        changed.push(at.clone());
+    }
+    builder().recursive(true).create(path)?;
+    changed
+        .iter()
+        .try_for_each(|folder| disk::sync_folder(folder))
+}
+
+#[cfg(unix)]
+fn builder() -> fs::DirBuilder {
     use std::os::unix::fs::DirBuilderExt as _;
+    let mut builder = fs::DirBuilder::new();
+    builder.mode(0o700);
+    builder
+}
+
+#[cfg(not(unix))]
+fn builder() -> fs::DirBuilder {
     fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(path)
-}
-
-#[cfg(not(unix))]
-fn make(path: &Path) -> io::Result<()> {
-    fs::create_dir_all(path)
-}
-
-/// The same for a file.
-#[cfg(unix)]
-pub(super) fn private(options: &mut OpenOptions) -> &mut OpenOptions {
-    use std::os::unix::fs::OpenOptionsExt as _;
-    options.mode(0o600)
-}
-
-#[cfg(not(unix))]
-pub(super) fn private(options: &mut OpenOptions) -> &mut OpenOptions {
-    options
 }

@@ -23,6 +23,13 @@ pub(super) struct Place {
     pub(super) offset: u32,
 }
 
+impl Place {
+    /// Whether it was written before what is at the other.
+    pub(super) fn is_before(self, other: Self) -> bool {
+        (self.segment, self.offset) < (other.segment, other.offset)
+    }
+}
+
 /// A frame in the index.
 #[derive(Clone, Copy)]
 pub(super) struct Indexed {

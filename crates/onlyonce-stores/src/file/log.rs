@@ -10,7 +10,7 @@ use bytes::Bytes;
 use onlyonce_core::{Entropy, OsEntropy, Slot};
 
 use super::disk::{self, Disk};
-use super::folder::private;
+use super::folder::{WriteError, private};
 use super::frame::{HEADER_BYTES, Head, Header, Kind};
 use super::lock;
 use super::segment::{self, Listed, Segment};
@@ -104,6 +104,7 @@ impl Log {
         }
         match self.write(frames) {
             Ok((listed, end)) => {
+                self.is_found_again().map_err(CommitError::Failed)?;
                 self.active.set_end(end);
                 Ok(Committed {
                     segment: Arc::clone(&self.active),
@@ -113,6 +114,13 @@ impl Log {
             Err(error) if disk::is_full(&error) => self.take_back(),
             Err(error) => Err(CommitError::Failed(error)),
         }
+    }
+
+    /// Whether what was just made durable is where it is looked for when the store is opened
+    /// again: else nobody may be told that it was stored.
+    fn is_found_again(&self) -> io::Result<()> {
+        self.shared.folder.check()?;
+        self.active.check()
     }
 
     fn write(
@@ -190,7 +198,7 @@ impl Log {
         if self.active.end() <= HEADER_BYTES as u64 {
             return;
         }
-        let next = match begin(&self.shared, &*self.disk, Some(&self.active)) {
+        let next = match self.begin_next() {
             Ok(next) => Arc::new(next),
             Err(error) => {
                 tracing::warn!(target: "onlyonce", %error, "no new segment could be begun");
@@ -204,6 +212,23 @@ impl Log {
         self.reserved = self.active.end();
         self.filled = self.active.end();
         drop(self.sweeper.send(Nudge::Sealed(sealed)));
+    }
+
+    /// Makes the next segment, and has the manifest name it before anything is in it.
+    fn begin_next(&self) -> io::Result<Segment> {
+        let next = begin(&self.shared, &*self.disk, Some(&self.active))?;
+        match self.shared.manifest.change(|it| it.last = next.id()) {
+            Ok(()) => Ok(next),
+            Err(WriteError::Unchanged(error)) => {
+                fs::remove_file(&next.path)?;
+                Err(error)
+            }
+            // The manifest may name it after a crash: it stays, and no other is made in its stead.
+            Err(WriteError::Unknown(error)) => {
+                self.shared.fail(error.to_string());
+                Err(error)
+            }
+        }
     }
 
     /// Ends the log in order: what is damaged later is then known to have been whole.
@@ -223,6 +248,10 @@ impl Log {
             drop(self.commit(std::iter::once((head, Bytes::new()))));
         }
         drop(self.active.file.set_len(self.active.end()));
+        let moment = self.shared.time.moment();
+        if let Err(error) = self.shared.manifest.change(|it| it.moment = moment) {
+            tracing::warn!(target: "onlyonce", %error, "when the store was closed could not be kept");
+        }
     }
 }
 

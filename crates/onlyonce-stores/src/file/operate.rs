@@ -8,7 +8,7 @@ use onlyonce_core::operate::{Filter, Page, Resolved, StateName, Stats};
 use onlyonce_core::{Operate, Record, Response, Slot, StoreError, StoreErrorKind, async_trait};
 
 use super::index::{Indexed, SHARDS, Tag};
-use super::shared::{self, Shared, found};
+use super::shared::{self, Shared};
 use super::sweeper::Nudge;
 use super::writer::{Answer, Question};
 use super::{FileStore, NAME, check_size};
@@ -58,6 +58,10 @@ impl Operate for FileStore {
     async fn sweep(&self, records_max: usize) -> Result<usize, StoreError> {
         self.shared.check()?;
         let swept = self.aside(move |shared| {
+            if let Err(error) = shared.watch() {
+                shared.fail(error.to_string());
+                shared.check()?;
+            }
             shared.sweep(records_max).map_err(|error| {
                 StoreError::new(NAME, StoreErrorKind::Unavailable).caused_by(error)
             })
@@ -148,7 +152,7 @@ impl Shared {
             // One that cannot be read must not hide the others; its key tells when it is asked.
             if let Ok(frame) = frame
                 && let slot = frame.head.slot
-                && let Ok(found) = found(place, frame)
+                && let Ok(found) = self.found(place, frame)
             {
                 let now = self.now();
                 let live = (!found.kept.is_expired(now)).then(|| found.kept.to_record(now));

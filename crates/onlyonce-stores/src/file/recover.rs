@@ -7,19 +7,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
-use onlyonce_core::entry::StoreClock;
 use onlyonce_core::{StoreError, StoreErrorKind};
 
 use super::disk::{self, Disk};
-use super::folder::{self, Folder, refused};
-use super::frame::{HEADER_BYTES, Head, Header, HeaderError};
+use super::folder::{self, State, refused};
+use super::frame::{self, HEADER_BYTES, Head, Header, HeaderError};
 use super::index::{Indexed, Place};
 use super::scan::{self, ScanError, Scanned};
 use super::segment::{self, Listed, Segment};
 use super::shared::Shared;
 use super::sweeper::Nudge;
 use super::tally::{self, Tally};
-use super::{NAME, listing, lock, log};
+use super::{NAME, listing, lock, log, missing};
 use crate::open::OpenError;
 
 /// A segment's file, before it is read.
@@ -31,21 +30,20 @@ struct Unread {
 
 /// Reads what the folder holds; gives the segment to go on with.
 pub(super) fn recover(
-    folder: Folder,
-    clock: StoreClock,
+    shared: Shared,
     disk: &dyn Disk,
     sweeper: &Sender<Nudge>,
 ) -> Result<(Arc<Shared>, Arc<Segment>), OpenError> {
-    let mut unread = segments(&folder.path)?;
-    let shared = Arc::new(Shared::new(folder, clock));
-    let newest = newest(&mut unread)?;
-    let ends: Vec<u64> = unread
+    let mut found = Found::of(&shared)?;
+    let newest = found.newest()?;
+    let ends: Vec<u64> = found
+        .unread
         .iter()
         .skip(1)
         .map(|next| next.header.previous_end)
         .chain(newest.iter().map(|(it, _)| it.header.previous_end))
         .collect();
-    for (sealed, end) in unread.into_iter().zip(ends) {
+    for (sealed, end) in found.unread.into_iter().zip(ends) {
         read_sealed(&shared, sealed, end, sweeper)?;
     }
     let active = match newest {
@@ -57,43 +55,99 @@ pub(super) fn recover(
         }
     };
     shared.segments.insert(Arc::clone(&active));
-    Ok((shared, active))
+    shared.inherit(active.place(u32::try_from(active.end()).unwrap_or(u32::MAX)));
+    name_all(&shared, &active)?;
+    remove(&shared.folder.path, &found.unneeded)?;
+    Ok((Arc::new(shared), active))
 }
 
-/// The segments of a folder, oldest first.
-fn segments(folder: &Path) -> Result<Vec<Unread>, OpenError> {
-    let mut ids = ids(folder).map_err(|error| unusable(folder, error))?;
-    ids.sort_unstable();
-    if let Some(missing) = ids.windows(2).find(|pair| pair[1] != pair[0] + 1) {
-        return Err(refused(format!(
-            "file {} is missing: restore it from a copy, or name a new folder",
-            segment::path(folder, missing[0] + 1).display()
-        )));
+/// Has the manifest name what was found, before anything that it named is removed.
+fn name_all(shared: &Shared, active: &Segment) -> Result<(), OpenError> {
+    let named = shared.manifest.get().last;
+    let first = shared.segments.oldest().map_or(active.id(), |it| it.id());
+    let moment = shared.time.moment();
+    let written = shared.manifest.change(|contents| {
+        contents.first = first;
+        contents.last = active.id();
+        contents.moment = moment;
+    });
+    match written.map_err(io::Error::from) {
+        Ok(()) => shared.folder.is_made(),
+        // A full disk is no reason not to read what is there, if what the manifest names stays.
+        Err(error)
+            if disk::is_full(&error)
+                && shared.folder.state != State::New
+                && named <= active.id() =>
+        {
+            Ok(())
+        }
+        Err(error) => Err(unusable(&shared.folder.path, error)),
     }
-    let mut segments = Vec::new();
-    for (at, id) in ids.iter().enumerate() {
-        let is_last = at + 1 == ids.len();
-        segments.extend(open(folder, *id, is_last)?);
-    }
-    Ok(segments)
 }
 
-fn ids(folder: &Path) -> io::Result<Vec<u32>> {
-    let mut ids = Vec::new();
-    for entry in fs::read_dir(folder)? {
-        let name = entry?.file_name();
-        let id = name
-            .to_str()
-            .and_then(|name| name.strip_suffix(".log"))
-            .and_then(|id| id.parse().ok());
-        // Whatever else is there is none of ours.
-        ids.extend(id.filter(|id| segment::path(folder, *id).file_name() == Some(&name)));
+/// Removes files that hold nothing.
+fn remove(folder: &Path, files: &[PathBuf]) -> Result<(), OpenError> {
+    if files.is_empty() {
+        return Ok(());
     }
-    Ok(ids)
+    for file in files {
+        fs::remove_file(file).map_err(|error| unusable(file, error))?;
+    }
+    disk::sync_folder(folder).map_err(|error| unusable(folder, error))
 }
 
-/// Opens a segment; nothing if it is the last one and was not even begun.
-fn open(folder: &Path, id: u32, is_last: bool) -> Result<Option<Unread>, OpenError> {
+/// The segments of a folder.
+struct Found {
+    /// Oldest first.
+    unread: Vec<Unread>,
+    /// Files of segments that hold nothing any more, or nothing yet.
+    unneeded: Vec<PathBuf>,
+}
+
+impl Found {
+    fn of(shared: &Shared) -> Result<Self, OpenError> {
+        let folder = &shared.folder.path;
+        let named = shared.manifest.get();
+        let ids = missing::ids(folder).map_err(|error| unusable(folder, error))?;
+        let mut found = Self {
+            unread: Vec::new(),
+            unneeded: Vec::new(),
+        };
+        for id in &ids {
+            // It was on its way out: all that still counts is in newer ones.
+            if *id < named.first {
+                found.unneeded.push(segment::path(folder, *id));
+                continue;
+            }
+            // What the manifest names was durable before.
+            let may_be_unwritten = ids.last() == Some(id) && *id > named.last;
+            match open(folder, *id, may_be_unwritten)? {
+                Some(unread) => found.unread.push(unread),
+                None => found.unneeded.push(segment::path(folder, *id)),
+            }
+        }
+        Ok(found)
+    }
+
+    /// Takes the segment to go on with from the end of the list: the last that has anything in it.
+    /// One without may be left of an attempt to begin it, and then it does not know where the one
+    /// before ended.
+    fn newest(&mut self) -> Result<Option<(Unread, Scanned)>, OpenError> {
+        while let Some(last) = self.unread.pop() {
+            let scanned = scan::newest(&last.file, &last.header)
+                .map_err(|error| unreadable(&last.path, error))?;
+            if !self.unread.is_empty() && scanned.end == HEADER_BYTES as u64 {
+                self.unneeded.push(last.path);
+                continue;
+            }
+            return Ok(Some((last, scanned)));
+        }
+        Ok(None)
+    }
+}
+
+/// Opens a segment; nothing if it was not even begun, where that may be.
+fn open(folder: &Path, id: u32, may_be_unwritten: bool) -> Result<Option<Unread>, OpenError> {
     let path = segment::path(folder, id);
     let mut bytes = [0; HEADER_BYTES];
     let opened = OpenOptions::new().read(true).write(true).open(&path);
@@ -104,9 +158,10 @@ fn open(folder: &Path, id: u32, is_last: bool) -> Result<Option<Unread>, OpenErr
     let (file, filled) = read.map_err(|error| unusable(&path, error))?;
     match Header::parse(&bytes) {
         Ok(header) if header.id == id => Ok(Some(Unread { header, path, file })),
-        Err(HeaderError::Version(version)) => Err(folder::other_format(folder, version)),
-        Err(HeaderError::Damaged) if is_last && is_unwritten(&file, &bytes[..filled]) => {
-            fs::remove_file(&path).map_err(|error| unusable(&path, error))?;
+        Err(HeaderError::Version(version)) => {
+            Err(folder::other_format(&path, version, frame::VERSION))
+        }
+        Err(HeaderError::Damaged) if may_be_unwritten && is_unwritten(&file, &bytes[..filled]) => {
             Ok(None)
         }
         Ok(_) | Err(HeaderError::Damaged) => Err(damaged(&path, 0)),
@@ -119,22 +174,6 @@ fn is_unwritten(file: &File, header: &[u8]) -> bool {
         .metadata()
         .is_ok_and(|metadata| metadata.len() <= HEADER_BYTES as u64);
     is_short && (header.len() < HEADER_BYTES || header.iter().all(|byte| *byte == 0))
-}
-
-/// Takes the segment to go on with from the end of the list: the last that has anything in it. One
-/// without may be left of an attempt to begin it, and then it does not know where the one before
-/// ended.
-fn newest(unread: &mut Vec<Unread>) -> Result<Option<(Unread, Scanned)>, OpenError> {
-    while let Some(last) = unread.pop() {
-        let scanned = scan::newest(&last.file, &last.header)
-            .map_err(|error| unreadable(&last.path, error))?;
-        if !unread.is_empty() && scanned.end == HEADER_BYTES as u64 {
-            fs::remove_file(&last.path).map_err(|error| unusable(&last.path, error))?;
-            continue;
-        }
-        return Ok(Some((last, scanned)));
-    }
-    Ok(None)
 }
 
 fn read_sealed(

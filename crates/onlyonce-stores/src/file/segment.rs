@@ -135,6 +135,14 @@ impl Segment {
         Head::parse(&bytes).ok_or(ReadError::Damaged)
     }
 
+    /// Whether its file is still where it was made: else it is not found again.
+    pub(super) fn check(&self) -> io::Result<()> {
+        if disk::is_same(&self.path, &self.file)? {
+            return Ok(());
+        }
+        Err(disk::gone(&self.path))
+    }
+
     /// The name of the file that lists its frames.
     pub(super) fn list_path(&self) -> PathBuf {
         self.path.with_extension("idx")
@@ -144,6 +152,13 @@ impl Segment {
 /// The name of segment `id` in `folder`.
 pub(super) fn path(folder: &Path, id: u32) -> PathBuf {
     folder.join(format!("{id:010}.log"))
+}
+
+/// The number of the segment that a file of this name is.
+pub(super) fn id(name: &str) -> Option<u32> {
+    let id = name.strip_suffix(".log")?.parse().ok()?;
+    // Whatever else is there is none of ours.
+    (path(Path::new(""), id).to_str() == Some(name)).then_some(id)
 }
 
 /// The segments there are. The last one is being written.
@@ -168,6 +183,10 @@ impl Segments {
             let (_, oldest) = segments.first_key_value()?;
             (segments.len() > 1).then(|| Arc::clone(oldest))
         })
+    }
+
+    pub(super) fn oldest(&self) -> Option<Arc<Segment>> {
+        self.read(|segments| Some(Arc::clone(segments.first_key_value()?.1)))
     }
 
     pub(super) fn newest(&self) -> Option<Arc<Segment>> {

@@ -1,31 +1,45 @@
 //! What the writer, the sweeper and whoever reads have in common. Only the writer adds to it, and
 //! only what is durable.
 
+use std::io;
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
 use onlyonce_core::codec;
-use onlyonce_core::entry::{Entry, Kept, StoreClock, Waiters};
+use onlyonce_core::entry::{Entry, Kept, Phase, Waiters};
 use onlyonce_core::{Slot, StoreError, StoreErrorKind};
 
 use super::NAME;
 use super::folder::Folder;
 use super::frame::{Frame, Head};
 use super::index::{Index, Place, Tag};
+use super::manifest::Manifest;
 use super::segment::{ReadError, Segments};
 use super::tally::{self, Tally};
+use super::{agreed, disk, folder, manifest};
+use crate::moment::StoreTime;
 
 /// How often a record may have moved while it was looked for: far more than it ever does.
 const MOVES_MAX: usize = 1000;
 
 pub(super) struct Shared {
     pub(super) folder: Folder,
-    pub(super) clock: StoreClock,
+    pub(super) manifest: Manifest,
+    pub(super) time: StoreTime,
     pub(super) index: Index,
     pub(super) segments: Segments,
     pub(super) waiters: Mutex<Waiters>,
+    /// What earlier processes wrote.
+    inherited: OnceLock<Inherited>,
     /// Why nothing is taken any more, once the disk has failed.
     failed: OnceLock<String>,
+}
+
+/// Where the log ended when this process opened it, and when that was. The folder has one owner at
+/// a time: a claim before that is of a process that is gone.
+struct Inherited {
+    until: Place,
+    at: Duration,
 }
 
 /// A record as it was found.
@@ -38,19 +52,27 @@ pub(super) struct Found {
 }
 
 impl Shared {
-    pub(super) fn new(folder: Folder, clock: StoreClock) -> Self {
+    pub(super) fn new(folder: Folder, manifest: Manifest, time: StoreTime) -> Self {
         Self {
             folder,
-            clock,
+            manifest,
+            time,
             index: Index::new(),
             segments: Segments::default(),
             waiters: Mutex::default(),
+            inherited: OnceLock::new(),
             failed: OnceLock::new(),
         }
     }
 
+    /// Takes note that all before this place was written by earlier processes.
+    pub(super) fn inherit(&self, until: Place) {
+        let at = self.now();
+        drop(self.inherited.set(Inherited { until, at }));
+    }
+
     pub(super) fn now(&self) -> Duration {
-        self.clock.now()
+        self.time.now()
     }
 
     /// The slot's newest record that is durable, expired or not.
@@ -60,7 +82,7 @@ impl Shared {
             if frame.head.slot != *slot {
                 return Ok(None);
             }
-            found(place, frame).map(Some)
+            self.found(place, frame).map(Some)
         })
     }
 
@@ -105,6 +127,41 @@ impl Shared {
         (live, expired)
     }
 
+    /// The record in a frame. A claim of an earlier process has lapsed: nobody renews it.
+    pub(super) fn found(&self, place: Place, frame: Frame) -> Result<Found, StoreError> {
+        let Frame { head, payload } = frame;
+        let mut kept = codec::decode(&payload)
+            .map_err(|error| StoreError::new(NAME, StoreErrorKind::Corrupt).caused_by(error))?;
+        kept.replays = kept.replays.saturating_add(u64::from(head.replays));
+        if let Phase::Pending { lease_until } = &mut kept.phase
+            && let Some(inherited) = self.inherited.get()
+            && place.is_before(inherited.until)
+        {
+            *lease_until = inherited.at.min(*lease_until);
+        }
+        Ok(Found { place, head, kept })
+    }
+
+    /// Whether all files are still where they are looked for when the store is opened again.
+    pub(super) fn watch(&self) -> io::Result<()> {
+        self.folder.check()?;
+        for segment in self.segments.all() {
+            let checked = segment.check();
+            // It may have been dropped in between.
+            if checked.is_err() && self.segments.get(segment.id()).is_some() {
+                return checked;
+            }
+        }
+        let agreed = Some(agreed::FILE).filter(|_| self.manifest.get().agreed > 0);
+        for name in [folder::MARKER, manifest::FILE].into_iter().chain(agreed) {
+            let path = self.folder.path.join(name);
+            if !path.try_exists()? {
+                return Err(disk::gone(&path));
+            }
+        }
+        Ok(())
+    }
+
     /// Takes nothing from now on, until the store is opened again.
     pub(super) fn fail(&self, why: String) {
         tracing::error!(target: "onlyonce", %why, "the file store takes nothing until it is restarted");
@@ -120,15 +177,6 @@ impl Shared {
     }
 }
 
-/// The record in a frame.
-pub(super) fn found(place: Place, frame: Frame) -> Result<Found, StoreError> {
-    let Frame { head, payload } = frame;
-    let mut kept = codec::decode(&payload)
-        .map_err(|error| StoreError::new(NAME, StoreErrorKind::Corrupt).caused_by(error))?;
-    kept.replays = kept.replays.saturating_add(u64::from(head.replays));
-    Ok(Found { place, head, kept })
-}
-
 pub(super) fn unreadable(error: ReadError) -> StoreError {
     let kind = match error {
         ReadError::Disk(_) => StoreErrorKind::Unavailable,
@@ -139,8 +187,9 @@ pub(super) fn unreadable(error: ReadError) -> StoreError {
 
 /// The disk failed: what it did with the last write is not known before the store is read again.
 pub(super) fn failed(why: &str) -> StoreError {
-    StoreError::new(NAME, StoreErrorKind::Unavailable)
-        .caused_by(format!("the disk failed ({why}): restart this process"))
+    StoreError::new(NAME, StoreErrorKind::Unavailable).caused_by(format!(
+        "the store cannot go on ({why}): restart this process"
+    ))
 }
 
 /// There is no room.

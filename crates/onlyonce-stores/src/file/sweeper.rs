@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
+use super::disk;
 use super::frame::{HEADER_BYTES, Kind};
 use super::index::{Place, Tag};
 use super::listing;
@@ -33,6 +34,9 @@ const MOVE_BYTES: usize = 256 << 10;
 /// How long a segment is left alone that has something unreadable.
 const STUCK_MILLIS: u64 = 3_600_000;
 
+/// How long the moment is not written again at least: a clock may be set all the time.
+const KEEP_PAUSE: Duration = Duration::from_secs(10);
+
 /// What makes the sweeper look.
 pub(super) enum Nudge {
     /// A segment is full: its frames are to be listed.
@@ -48,21 +52,42 @@ pub(super) struct Sweeper {
     pub(super) writer: Arc<Gatherer<Question, Answered>>,
     pub(super) segment_bytes: u64,
     pub(super) is_stopped: Arc<AtomicBool>,
+    /// When the moment is looked at next, on the store's clock.
+    pub(super) keep_at: Duration,
 }
 
 impl Sweeper {
-    pub(super) fn run(self, nudges: Receiver<Nudge>) {
+    pub(super) fn run(mut self, nudges: Receiver<Nudge>) {
         loop {
             match nudges.recv_timeout(LOOK_EVERY) {
                 Ok(Nudge::Sealed(segment)) => self.list(&segment),
                 Ok(Nudge::Look) | Err(RecvTimeoutError::Timeout) => {}
                 Ok(Nudge::Stop) | Err(RecvTimeoutError::Disconnected) => return,
             }
-            if self.shared.check().is_ok()
-                && let Err(error) = self.look()
-            {
+            if self.shared.check().is_err() {
+                continue;
+            }
+            if let Err(error) = self.shared.watch() {
+                self.shared.fail(error.to_string());
+                continue;
+            }
+            self.keep_moment();
+            if let Err(error) = self.look() {
                 tracing::warn!(target: "onlyonce", %error, "expired records stay on disk for now");
             }
+        }
+    }
+
+    /// Keeps the moment, so that the next process knows how much time has passed.
+    fn keep_moment(&mut self) {
+        let moment = self.shared.time.moment();
+        let is_due = self.keep_at <= moment.store;
+        if !is_due || !self.shared.manifest.get().moment.is_outdated(&moment) {
+            return;
+        }
+        self.keep_at = moment.store + KEEP_PAUSE;
+        if let Err(error) = self.shared.manifest.change(|it| it.moment = moment) {
+            tracing::warn!(target: "onlyonce", %error, "the time could not be kept with the store; it is tried again");
         }
     }
 
@@ -157,13 +182,18 @@ impl Sweeper {
         unreadable == 0
     }
 
+    /// Deletes a segment for good, once the manifest no longer names it.
     fn drop_segment(&self, segment: &Segment) -> io::Result<()> {
-        fs::remove_file(&segment.path)?;
+        let next = segment.id() + 1;
+        self.shared.manifest.change(|it| it.first = next)?;
+        // Before its file: what is still among the segments must have one.
         self.shared.segments.remove(segment.id());
+        fs::remove_file(&segment.path)?;
         match fs::remove_file(segment.list_path()) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            Ok(()) | Err(_) => Ok(()),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Ok(()) | Err(_) => {}
         }
+        disk::sync_folder(&self.shared.folder.path)
     }
 
     /// Puts the list of a segment's frames beside it. Without it the segment itself is read.

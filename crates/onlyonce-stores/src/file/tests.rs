@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use http::StatusCode;
 use onlyonce_core::key::Hint;
-use onlyonce_core::{Fingerprint, Meta, OnLapse, StoreErrorKind};
+use onlyonce_core::{Fingerprint, Meta, OnLapse, StoreErrorKind, Timestamp};
 use tempfile::TempDir;
 
 use super::frame::{HEADER_BYTES, Head, Header, Kind, find_beginning};
 use super::*;
+use crate::moment::Moment;
 
 const DAY: Duration = Duration::from_secs(86_400);
 
@@ -60,6 +61,62 @@ impl Disk for FlawedDisk {
     }
 }
 
+/// Clocks of a machine that is rebooted and whose date is set when a test says so.
+struct FakeMachine(Mutex<Moment>);
+
+impl FakeMachine {
+    fn new() -> Arc<Self> {
+        let boot = Boot {
+            id: "first".to_owned(),
+            since: DAY,
+        };
+        Arc::new(Self(Mutex::new(Moment {
+            boot: Some(boot),
+            wall: 20_000 * DAY,
+            store: Duration::ZERO,
+        })))
+    }
+
+    /// Time passes, with the machine on.
+    fn advance(&self, by: Duration) {
+        let mut now = lock(&self.0);
+        now.wall += by;
+        now.store += by;
+        now.boot.as_mut().unwrap().since += by;
+    }
+
+    fn set_date(&self, wall: Duration) {
+        lock(&self.0).wall = wall;
+    }
+
+    fn date(&self) -> Duration {
+        lock(&self.0).wall
+    }
+
+    fn reboot(&self) {
+        lock(&self.0).boot = Some(Boot {
+            id: "second".to_owned(),
+            since: Duration::ZERO,
+        });
+    }
+}
+
+impl Clock for FakeMachine {
+    fn now(&self) -> Duration {
+        lock(&self.0).store
+    }
+
+    fn wall(&self) -> Timestamp {
+        Timestamp::from_millis(tally::millis(lock(&self.0).wall))
+    }
+}
+
+impl BootClock for FakeMachine {
+    fn boot(&self) -> Option<Boot> {
+        lock(&self.0).boot.clone()
+    }
+}
+
 struct Bed {
     folder: TempDir,
     disk: Arc<FlawedDisk>,
@@ -89,6 +146,13 @@ impl Bed {
         disk::read_at(&segment, &mut header, 0).unwrap();
         let header = Header::parse(&header).unwrap();
         scan::newest(&segment, &header).unwrap().torn_bytes
+    }
+
+    async fn open_on(&self, machine: &Arc<FakeMachine>) -> FileStore {
+        let mut builder = FileStore::builder(self.folder.path());
+        builder.clock = Arc::clone(machine) as _;
+        builder.boot = Arc::clone(machine) as _;
+        builder.open().await.unwrap()
     }
 
     async fn open(&self) -> FileStore {
@@ -352,4 +416,75 @@ fn a_record_is_due_a_little_after_it_expires() {
         );
     }
     assert_eq!(tally::due(Duration::MAX, Duration::ZERO), u64::MAX);
+}
+
+async fn keep_left(store: &FileStore, n: u8) -> Option<Duration> {
+    let record = store.get(&claim(n).slot).await.unwrap();
+    record.map(|record| record.keep_left)
+}
+
+#[tokio::test]
+async fn within_one_boot_no_date_shortens_or_prolongs_what_is_kept() {
+    for date in [20_010 * DAY, 19_000 * DAY, Duration::ZERO] {
+        let (bed, machine) = (Bed::new(), FakeMachine::new());
+        let store = bed.open_on(&machine).await;
+        finish(&store, 1).await;
+        drop(store);
+        machine.set_date(date);
+        machine.advance(DAY / 2);
+
+        let store = bed.open_on(&machine).await;
+
+        assert_eq!(keep_left(&store, 1).await, Some(DAY / 2));
+        machine.advance(DAY / 2);
+        assert_eq!(keep_left(&store, 1).await, None);
+    }
+}
+
+#[tokio::test]
+async fn after_a_reboot_the_date_says_how_much_time_has_passed() {
+    let (bed, machine) = (Bed::new(), FakeMachine::new());
+    let store = bed.open_on(&machine).await;
+    finish(&store, 1).await;
+    drop(store);
+    machine.reboot();
+    machine.advance(DAY / 4);
+
+    let store = bed.open_on(&machine).await;
+
+    assert_eq!(keep_left(&store, 1).await, Some(DAY * 3 / 4));
+    drop(store);
+    machine.advance(DAY);
+    assert_eq!(keep_left(&bed.open_on(&machine).await, 1).await, None);
+}
+
+#[tokio::test]
+async fn after_a_reboot_with_an_earlier_date_time_goes_on_where_it_was() {
+    let (bed, machine) = (Bed::new(), FakeMachine::new());
+    let store = bed.open_on(&machine).await;
+    finish(&store, 1).await;
+    machine.advance(DAY / 4);
+    drop(store);
+    machine.reboot();
+    machine.set_date(Duration::ZERO);
+
+    let store = bed.open_on(&machine).await;
+
+    assert_eq!(keep_left(&store, 1).await, Some(DAY * 3 / 4));
+}
+
+/// A date that was set right while the store was open: the next reboot is no jump.
+#[tokio::test]
+async fn a_date_that_was_corrected_meanwhile_is_no_jump_after_a_reboot() {
+    let (bed, machine) = (Bed::new(), FakeMachine::new());
+    let store = bed.open_on(&machine).await;
+    finish(&store, 1).await;
+    machine.set_date(machine.date() + 2 * DAY);
+    drop(store);
+    machine.reboot();
+    machine.advance(DAY / 4);
+
+    let store = bed.open_on(&machine).await;
+
+    assert_eq!(keep_left(&store, 1).await, Some(DAY * 3 / 4));
 }

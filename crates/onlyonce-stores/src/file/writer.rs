@@ -175,8 +175,16 @@ impl Writer {
         }
     }
 
+    /// The manifest names the agreement before anybody relies on it.
     fn agree(&mut self, name: &str, offer: &[u8]) -> Result<Vec<u8>, StoreError> {
-        self.agreed.agree(name, offer).map_err(|error| {
+        let agreed = self.agreed.agree(name, offer).and_then(|value| {
+            let values = self.agreed.len();
+            if self.shared.manifest.get().agreed < values {
+                self.shared.manifest.change(|it| it.agreed = values)?;
+            }
+            Ok(value)
+        });
+        agreed.map_err(|error| {
             let kind = if disk::is_full(&error) {
                 StoreErrorKind::Full
             } else {

@@ -2,10 +2,12 @@
 
 mod bed;
 mod churning;
+mod clocks;
 mod damage;
 mod filling;
 mod folder;
 mod killing;
+mod missing;
 mod reference;
 mod reopening;
 mod support;

@@ -41,6 +41,8 @@ pub(crate) struct Ledger<'h> {
     pub(crate) calls: BTreeMap<CallId, Call<'h>>,
     pub(crate) tenures: BTreeMap<Short, Tenure<'h>>,
     pub(crate) lives: Vec<Life>,
+    /// Whether one process after the other used the store, and never two at a time.
+    pub(crate) has_one_owner: bool,
     /// When the store was disturbed.
     pub(crate) store_faults: Vec<Window>,
     /// What belongs to each key.
@@ -119,6 +121,12 @@ pub(crate) struct Life {
 }
 
 impl Life {
+    /// From when on it may do nothing more.
+    pub(crate) fn ended(&self) -> Micros {
+        let killed = self.killed.map(|killed| killed.from);
+        killed.or(self.closed).unwrap_or(Micros::MAX)
+    }
+
     /// From when on it does nothing more.
     pub(crate) fn over(&self) -> Micros {
         let killed = self.killed.map(|killed| killed.to);
@@ -147,6 +155,13 @@ impl<'h> Ledger<'h> {
         over.is_some_and(|at| at <= window.to)
             || life.troubles.iter().any(|it| it.meets(window))
             || self.store_faults.iter().any(|it| it.meets(window))
+    }
+
+    /// Whether the process of a claim was gone by then, of a store that only one can use at a time:
+    /// the next one may take all its claims for lapsed.
+    pub(crate) fn ended_with_its_owner(&self, tenure: &Tenure<'_>, by: Micros) -> bool {
+        let life = self.calls.get(&tenure.call).map(|call| call.life);
+        self.has_one_owner && life.is_some_and(|life| self.lives[life].ended() <= by)
     }
 
     /// When a run was over for certain: its end, or its process's.

@@ -33,7 +33,8 @@ impl Holder {
             .spawn()
             .unwrap();
         until("a child has opened the folder", || {
-            !place.segments().is_empty()
+            let mark = fs::read_to_string(place.path().join("onlyonce"));
+            mark.is_ok_and(|mark| !mark.contains("being made"))
         })
         .await;
         Self(child)
@@ -62,6 +63,19 @@ async fn a_second_process_is_refused_and_told_who_has_the_folder() {
     );
 }
 
+/// Whatever is deleted in it, the folder itself stays locked.
+#[tokio::test]
+async fn a_second_process_is_refused_though_the_owner_file_was_deleted() {
+    let place = Place::new();
+    let _holder = Holder::of(&place).await;
+    fs::remove_file(place.path().join("owner")).unwrap();
+
+    let told = place.refusal().await;
+
+    assert!(told.contains("in use by another process"), "{told}");
+    assert!(!place.path().join("owner").exists());
+}
+
 #[tokio::test]
 async fn a_killed_process_does_not_block_the_folder() {
     let place = Place::new();
@@ -84,6 +98,20 @@ async fn a_second_store_in_the_same_process_is_refused() {
 }
 
 #[tokio::test]
+async fn a_second_store_is_refused_though_the_owner_file_was_deleted() {
+    let place = Place::new();
+    let store = place.open().await;
+    fs::remove_file(place.path().join("owner")).unwrap();
+
+    let told = place.refusal().await;
+
+    assert!(told.contains("in use by another process"), "{told}");
+    finish(&store, 1, &answer(1, 10), DAY).await;
+    drop(store);
+    assert!(replayed(&place.open().await, 1).await.is_some());
+}
+
+#[tokio::test]
 async fn a_folder_with_somebody_elses_files_is_left_untouched() {
     let place = Place::new();
     fs::write(place.path().join("thesis.txt"), "ten years of work").unwrap();
@@ -100,12 +128,12 @@ async fn a_folder_of_another_format_is_refused() {
     drop(place.open().await);
     let marker = place.path().join("onlyonce");
     let text = fs::read_to_string(&marker).unwrap();
-    fs::write(&marker, text.replace("format 1", "format 7")).unwrap();
+    fs::write(&marker, text.replace("format 2", "format 7")).unwrap();
 
     let told = place.refusal().await;
 
     assert!(
-        told.contains("has format 7, this build reads format 1"),
+        told.contains("has format 7, this build reads format 2"),
         "{told}"
     );
 }

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use onlyonce_core::operate::{Filter, Page};
-use onlyonce_core::{Claim, Claimed, Lease, OnLapse, Operate as _, Record, Release, Slot, Store};
+use onlyonce_core::{
+    Claim, Claimed, Lease, OnLapse, Operate as _, Record, Release, Slot, State, Store,
+};
 use onlyonce_stores::file::FileStore;
 
 use super::support::{
@@ -17,6 +19,16 @@ const ALL: Page = Page {
 
 async fn everything(store: &FileStore) -> Vec<(Slot, Record)> {
     store.list(&Filter::default(), &ALL).await.unwrap()
+}
+
+/// The same with all claims lapsed, as the next process finds them.
+fn lapsed(mut records: Vec<(Slot, Record)>) -> Vec<(Slot, Record)> {
+    for (_, record) in &mut records {
+        if let State::Pending { lease_left } = &mut record.state {
+            *lease_left = Duration::ZERO;
+        }
+    }
+    records
 }
 
 /// A record in every state there is, and slots that were left in every way.
@@ -63,7 +75,7 @@ async fn every_state_is_kept() {
     let store = place.open().await;
 
     assert_eq!(before.len(), 6);
-    assert_eq!(everything(&store).await, before);
+    assert_eq!(everything(&store).await, lapsed(before));
     assert_eq!(store.stats().await.unwrap(), stats);
     assert_eq!(replayed(&store, 5).await.unwrap().replays, 3);
     for gone in [6, 7, 8] {
@@ -85,6 +97,7 @@ async fn every_state_is_kept_through_many_segments_and_openings() {
     drop(store);
 
     assert!(place.segments().len() > 3);
+    let before = lapsed(before);
     for opening in 0..3 {
         let store = place.open().await;
         assert_eq!(everything(&store).await, before, "opening {opening}");
@@ -164,8 +177,80 @@ async fn an_old_claim_does_not_come_back_when_its_answer_has_expired() {
     assert_eq!(everything(&store).await.len(), 300);
 }
 
+/// There is one owner at a time: when the folder is opened, whoever had a claim is gone.
 #[tokio::test]
-async fn a_clock_that_was_set_back_only_makes_records_live_longer() {
+async fn a_claim_of_an_earlier_process_has_lapsed_when_the_store_is_opened() {
+    let place = Place::new();
+    let store = place.open().await;
+    let earlier = grant(&store, &claim(0)).await;
+    let crashed = place.crashed();
+
+    let store = crashed.open().await;
+
+    assert!(replayed(&store, 0).await.unwrap().is_lapsed());
+    let settled = store.settled(&earlier.slot, &earlier.token, DAY);
+    tokio::time::timeout(MINUTE, settled)
+        .await
+        .unwrap()
+        .unwrap();
+    let claimed = store.claim(&claim(0)).await.unwrap();
+    let Claimed::Granted { lease, overtook } = claimed else {
+        panic!("not granted: {claimed:?}");
+    };
+    assert_eq!((lease.attempt, overtook.is_some()), (2, true));
+    let late = store.complete(&earlier, &answer(0, 1), DAY).await.unwrap();
+    assert!(matches!(late, onlyonce_core::Completed::Found(_)));
+    assert!(!replayed(&store, 0).await.unwrap().is_lapsed());
+}
+
+#[tokio::test]
+async fn a_held_claim_of_an_earlier_process_is_unknown_at_once_and_never_runs_again() {
+    let place = Place::new();
+    let store = place.open().await;
+    let held = Claim {
+        on_lapse: OnLapse::Hold,
+        ..claim(0)
+    };
+    grant(&store, &held).await;
+    let before = replayed(&store, 0).await.unwrap();
+    let crashed = place.crashed();
+
+    let store = crashed.open().await;
+
+    let again = store.claim(&claim(0)).await.unwrap();
+    let Claimed::Taken(record) = again else {
+        panic!("not refused: {again:?}");
+    };
+    assert!(record.is_lapsed());
+    assert_eq!(record.keep_left, before.keep_left);
+    let resolved = store.resolve(&slot(0), &answer(0, 1), DAY).await.unwrap();
+    assert!(matches!(resolved, onlyonce_core::operate::Resolved::Stored));
+}
+
+/// A segment that is cleaned writes its claims again, at the end of the log.
+#[tokio::test]
+async fn a_claim_that_lapsed_with_its_process_stays_so_when_it_is_moved() {
+    let place = Place::new();
+    let store = place.open().await;
+    grant(&store, &claim(0)).await;
+    for n in 100..400 {
+        finish(&store, n, &answer(n, 1000), DAY).await;
+    }
+    drop(store);
+    let store = place.open().await;
+    let first = place.segments().remove(0);
+
+    for n in 100..400 {
+        store.forget(&slot(n)).await.unwrap();
+    }
+
+    store.sweep(usize::MAX).await.unwrap();
+    until("the first segment is cleaned", || !first.exists()).await;
+    assert!(replayed(&store, 0).await.unwrap().is_lapsed());
+}
+
+#[tokio::test]
+async fn a_clock_that_was_set_back_shortens_nothing() {
     let place = Place::new();
     let store = place.open().await;
     finish(&store, 0, &answer(0, 100), DAY).await;
@@ -177,10 +262,10 @@ async fn a_clock_that_was_set_back_only_makes_records_live_longer() {
     let store = place.open().await;
     let record = replayed(&store, 0).await.unwrap();
     assert_eq!(record.response(), Some(&answer_of(&record)));
-    assert!(record.keep_left > DAY);
+    assert_eq!(record.keep_left, DAY);
     let completed = store.complete(&lease, &answer(1, 1), MINUTE).await;
     assert!(matches!(completed, Ok(onlyonce_core::Completed::Stored(_))));
-    place.clock.advance(600 * SECOND + DAY);
+    place.clock.advance(DAY);
     assert_eq!(replayed(&store, 0).await, None);
     assert_eq!(replayed(&store, 1).await, None);
 }

@@ -20,6 +20,9 @@ impl<'h> Ledger<'h> {
         for log in history.logs.iter().filter(|log| log.worker().is_none()) {
             ledger.read_driver(log, &lives);
         }
+        let mut nodes = lives.keys().map(|(node, _)| node);
+        let first = nodes.next();
+        ledger.has_one_owner = nodes.all(|node| Some(node) == first);
         ledger.place();
         ledger
     }

@@ -86,6 +86,7 @@ fn follows(
         return broken(rule, detail, Some(finish.to));
     }
     if old.doubted().is_none_or(|at| at.us > by)
+        && !ledger.ended_with_its_owner(old, by)
         && let Some((until, proof)) = old.leased_until()
         && by.saturating_add(SLACK) < until
     {
