@@ -84,6 +84,20 @@ pub enum SourceError {
     Wrong(String),
 }
 
+/// The URL of a store that is looked at, and not made: a folder or file that does not exist is an
+/// error.
+fn existing(url: &str) -> String {
+    let is_local = ["file:", "sqlite:"].iter().any(|it| url.starts_with(it));
+    match url.split_once('?') {
+        _ if !is_local => url.to_owned(),
+        None => format!("{url}?mode=rw"),
+        Some((_, options)) if options.split('&').any(|it| it.starts_with("mode=")) => {
+            url.to_owned()
+        }
+        Some(_) => format!("{url}&mode=rw"),
+    }
+}
+
 /// An opened source.
 pub(crate) enum Source {
     Admin(Box<Admin>),
@@ -101,7 +115,7 @@ impl Source {
         if let Some(url) = &args.store {
             let read = |file: &Option<PathBuf>| file.as_deref().map(read_secret).transpose();
             let (secret, former) = (read(&args.secret_file)?, read(&args.former_secret_file)?);
-            let store = onlyonce_stores::open(url).await?;
+            let store = onlyonce_stores::open(&existing(url)).await?;
             return Ok(Self::Store(Box::new(Direct {
                 store,
                 secret,

@@ -242,9 +242,59 @@ async fn a_store_is_looked_at_while_nobody_owns_it() {
 }
 
 #[tokio::test]
+async fn a_check_names_what_is_missing_in_a_folder_and_what_can_be_done() {
+    let place = TempDir::new().unwrap();
+    let url = folder(place.path()).await;
+    let records = place.path().join("records");
+    for missing in ["agreed", "0000000001.log"] {
+        std::fs::rename(records.join(missing), place.path().join(missing)).unwrap();
+    }
+
+    let (code, _, err) = run(&["store", "check", "--store", &url]).await;
+
+    assert_eq!(code, 2, "{err}");
+    for said in [
+        "0000000001.log",
+        "agreed",
+        "are missing",
+        "put back",
+        "restore",
+    ] {
+        assert!(err.contains(said), "{err}");
+    }
+    for missing in ["agreed", "0000000001.log"] {
+        std::fs::rename(place.path().join(missing), records.join(missing)).unwrap();
+    }
+    let (code, said, err) = run(&["store", "check", "--store", &url]).await;
+    assert_eq!(code, 0, "{err}");
+    assert!((said + &err).contains("its 1 records can be read"));
+}
+
+#[tokio::test]
+async fn a_check_does_not_make_a_store_that_does_not_exist() {
+    let place = TempDir::new().unwrap();
+    let (folder, file) = (
+        place.path().join("records"),
+        place.path().join("records.db"),
+    );
+    let urls = [
+        format!("file:{}", folder.display()),
+        format!("file:{}?sealed=false", folder.display()),
+        format!("sqlite:{}", file.display()),
+    ];
+    for url in urls {
+        let (code, _, err) = run(&["store", "check", "--store", &url]).await;
+
+        assert_eq!(code, 2, "{url}: {err}");
+        assert!(!folder.exists() && !file.exists(), "{url}");
+    }
+}
+
+#[tokio::test]
 async fn looking_for_a_key_leaves_an_empty_store_without_a_secret() {
     let place = TempDir::new().unwrap();
     let url = format!("file:{}", place.path().join("records").display());
+    drop(onlyonce_stores::open(&url).await.unwrap());
 
     let (code, _, err) = run(&["keys", "show", KEY, "--store", &url]).await;
 
