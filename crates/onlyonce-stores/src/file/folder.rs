@@ -65,8 +65,8 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Says in the folder that it is a store with all that it must have, once it is.
-    pub(super) fn is_made(&self) -> Result<(), OpenError> {
+    /// Marks the folder as a store with all that it must have.
+    pub(super) fn finish(&self) -> Result<(), OpenError> {
         match self.state {
             State::New | State::WithoutManifest => self.mark(""),
             State::WithManifest => Ok(()),

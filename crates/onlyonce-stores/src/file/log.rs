@@ -104,7 +104,7 @@ impl Log {
         }
         match self.write(frames) {
             Ok((listed, end)) => {
-                self.is_found_again().map_err(CommitError::Failed)?;
+                self.check_place().map_err(CommitError::Failed)?;
                 self.active.set_end(end);
                 Ok(Committed {
                     segment: Arc::clone(&self.active),
@@ -116,9 +116,9 @@ impl Log {
         }
     }
 
-    /// Whether what was just made durable is where it is looked for when the store is opened
+    /// Checks that what was just made durable is where it is looked for when the store is opened
     /// again: else nobody may be told that it was stored.
-    fn is_found_again(&self) -> io::Result<()> {
+    fn check_place(&self) -> io::Result<()> {
         self.shared.folder.check()?;
         self.active.check()
     }

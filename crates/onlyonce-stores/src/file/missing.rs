@@ -27,7 +27,7 @@ pub(super) fn check(folder: &Folder) -> Result<Option<Contents>, OpenError> {
             if ids.is_empty() && path.join(agreed::FILE).exists() {
                 return Err(missing(path, &["*.log (its records)".to_owned()]));
             }
-            refuse_without(path, segments(&ids, ids.first().copied(), None))?;
+            refuse_without(path, &segments(&ids, ids.first().copied(), None))?;
             Ok(None)
         }
         State::WithManifest => {
@@ -36,7 +36,7 @@ pub(super) fn check(folder: &Folder) -> Result<Option<Contents>, OpenError> {
             if contents.agreed > 0 && !path.join(agreed::FILE).exists() {
                 without.push(format!("{} (what its keys are found by)", agreed::FILE));
             }
-            refuse_without(path, without)?;
+            refuse_without(path, &without)?;
             Ok(Some(contents))
         }
     }
@@ -101,11 +101,11 @@ fn segments(ids: &[u32], first: Option<u32>, last: Option<u32>) -> Vec<String> {
         .collect()
 }
 
-fn refuse_without(folder: &Path, without: Vec<String>) -> Result<(), OpenError> {
-    match without.len() {
-        0 => Ok(()),
-        _ => Err(missing(folder, &without)),
+fn refuse_without(folder: &Path, without: &[String]) -> Result<(), OpenError> {
+    if without.is_empty() {
+        return Ok(());
     }
+    Err(missing(folder, without))
 }
 
 fn missing(folder: &Path, without: &[String]) -> OpenError {

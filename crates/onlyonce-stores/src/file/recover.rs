@@ -72,7 +72,7 @@ fn name_all(shared: &Shared, active: &Segment) -> Result<(), OpenError> {
         contents.moment = moment;
     });
     match written.map_err(io::Error::from) {
-        Ok(()) => shared.folder.is_made(),
+        Ok(()) => shared.folder.finish(),
         // A full disk is no reason not to read what is there, if what the manifest names stays.
         Err(error)
             if disk::is_full(&error)

@@ -76,7 +76,7 @@ impl Operate for SqliteStore {
     }
 
     async fn sweep(&self, records_max: usize) -> Result<usize, StoreError> {
-        self.is_in_place().await?;
+        self.check_place().await?;
         let mut swept = 0;
         while swept < records_max {
             let most = SWEEP_ROWS_MAX.min(records_max - swept);
@@ -112,7 +112,7 @@ impl Operate for SqliteStore {
     }
 
     async fn ping(&self) -> Result<(), StoreError> {
-        self.is_in_place().await
+        self.check_place().await
     }
 
     async fn count_replays(&self, replays: &[(Slot, u64)]) -> Result<(), StoreError> {
@@ -153,9 +153,9 @@ impl Operate for SqliteStore {
 }
 
 impl SqliteStore {
-    /// Whether the tables can be read, and the file is still the one that was opened. A connection
-    /// that has read holds its log meanwhile.
-    async fn is_in_place(&self) -> Result<(), StoreError> {
+    /// Checks that the tables can be read, and that the file is still the one that was opened. A
+    /// connection that has read holds its log meanwhile.
+    async fn check_place(&self) -> Result<(), StoreError> {
         let one = self.statements.rare("SELECT 1 FROM {table} LIMIT 1");
         let mut connection = self.writer.connection().await.map_err(trouble::failed)?;
         let answered = sqlx::query(one).fetch_optional(connection.get()).await;

@@ -2,7 +2,7 @@
 //! and found by nobody else: what is stored there is not acknowledged.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::private;
 
@@ -26,7 +26,7 @@ impl Place {
     /// Whether the file of that name is still this one: call it while a connection is open that
     /// has written.
     pub(super) fn check(&self) -> Result<(), sqlx::Error> {
-        let gone = |path: &PathBuf| {
+        let gone = |path: &Path| {
             sqlx::Error::Io(io::Error::other(format!(
                 "file {} was deleted, moved or replaced while it was in use: put it back, or restart this process",
                 path.display()
@@ -37,9 +37,10 @@ impl Place {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
             Ok(_) | Err(_) => return Err(gone(&self.path)),
         }
-        match self.log.try_exists()? {
-            true => Ok(()),
-            false => Err(gone(&self.log)),
+        if self.log.try_exists()? {
+            Ok(())
+        } else {
+            Err(gone(&self.log))
         }
     }
 }
@@ -48,7 +49,7 @@ impl Place {
 type Identity = (u64, u64);
 
 #[cfg(unix)]
-fn identity(path: &PathBuf) -> io::Result<Identity> {
+fn identity(path: &Path) -> io::Result<Identity> {
     use std::os::unix::fs::MetadataExt as _;
     let metadata = std::fs::metadata(path)?;
     Ok((metadata.dev(), metadata.ino()))
@@ -56,6 +57,6 @@ fn identity(path: &PathBuf) -> io::Result<Identity> {
 
 /// Elsewhere what is open cannot be deleted or replaced.
 #[cfg(not(unix))]
-fn identity(path: &PathBuf) -> io::Result<Identity> {
+fn identity(path: &Path) -> io::Result<Identity> {
     std::fs::metadata(path).map(|_| (0, 0))
 }
