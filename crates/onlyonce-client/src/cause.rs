@@ -152,6 +152,7 @@ impl From<Reason> for Cause {
             Reason::MissingKey | Reason::BadKey | Reason::BadTtl | Reason::Unscoped => {
                 Self::Rejected
             }
+            Reason::Unverified => Self::Unauthorised,
             Reason::RequestTooLarge => Self::RequestTooLarge,
             Reason::Mismatch | Reason::OtherCredential => Self::Conflict,
             Reason::InProgress | Reason::TooManyWaiters => Self::InProgress,

@@ -32,6 +32,7 @@ mod follow;
 pub mod job;
 mod once;
 mod renew;
+mod retry;
 mod rotate;
 mod secret;
 mod sweep;
@@ -367,7 +368,7 @@ impl Engine {
             key,
             fingerprint,
             policy,
-            who.intake.clone(),
+            (who.intake.clone(), who.route.clone()),
             who.meta(self.hint(key), &self.inner.holder),
             self.now(),
         );
@@ -461,6 +462,7 @@ impl Engine {
             meta: &call.meta,
             fingerprint: Some(&call.fingerprint),
             intake: call.intake.as_deref(),
+            route: call.route.as_deref(),
         };
         self.emit_about(&about, event);
     }

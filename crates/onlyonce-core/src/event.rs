@@ -34,6 +34,10 @@ pub struct About<'a> {
     pub fingerprint: Option<&'a Fingerprint>,
     /// The value of the path parameter in its scope, such as an intake's name.
     pub intake: Option<&'a str>,
+    /// The name that its service gave the operation: a route's pattern, a job's name. Nothing where
+    /// the operation is called by a path that the client chose, and for an event about a record
+    /// alone.
+    pub route: Option<&'a str>,
 }
 
 impl About<'_> {

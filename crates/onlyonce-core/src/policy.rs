@@ -129,15 +129,28 @@ pub struct TtlError {
     unit: TtlUnit,
 }
 
-/// Which outcomes are stored, by status. What is not stored gives its slot back.
+/// Which outcomes are stored, by status. What becomes of a key whose answer is not stored is its
+/// [`fate`](Self::fate).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredRule {
     /// The lowest status stored.
     pub from: u16,
     /// The first status above those stored.
     pub below: u16,
-    /// Statuses between them that are not: answers from before the work began.
+    /// Statuses that are not, because they are given before the work begins: the operation has not
+    /// happened, and may run again under any policy.
     pub except: Vec<u16>,
+}
+
+/// What becomes of a key when its operation was answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// The answer is stored.
+    Stored,
+    /// The slot is given back: the next request with the key runs.
+    Released,
+    /// It may have happened, and is not run again: the outcome is in doubt until it is resolved.
+    InDoubt,
 }
 
 impl StoredRule {
@@ -171,6 +184,19 @@ impl StoredRule {
     pub const fn below(mut self, status: u16) -> Self {
         self.below = status;
         self
+    }
+
+    /// What becomes of a key whose operation was answered with this status. Under
+    /// [`Hold`](OnLapse::Hold) an operation runs again only if its answer says that it had not
+    /// begun; an answer that is neither stored nor says so leaves it in doubt.
+    pub fn fate(&self, status: u16, on_lapse: OnLapse) -> Fate {
+        if self.stores(status) {
+            return Fate::Stored;
+        }
+        match on_lapse {
+            OnLapse::Hold if !self.except.contains(&status) => Fate::InDoubt,
+            OnLapse::Hold | OnLapse::Rerun => Fate::Released,
+        }
     }
 
     /// Whether an answer with this status is stored.

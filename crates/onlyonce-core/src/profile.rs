@@ -136,6 +136,13 @@ const MEBIBYTE: usize = 1024 * 1024;
 /// Answers from before the work began: pinning one for a day would lock its caller out.
 const BEFORE_THE_WORK: [u16; 6] = [401, 407, 408, 425, 429, 503];
 
+/// What a service says of a request that it did not carry out. A conflict (409) is not among them:
+/// it may be with what the request itself did before.
+const NOT_CARRIED_OUT: [u16; 22] = [
+    400, 401, 403, 404, 405, 406, 407, 408, 410, 411, 412, 413, 414, 415, 417, 422, 425, 426, 428,
+    429, 431, 503,
+];
+
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const IDEMPOTENCY_EXPIRES: HeaderName = HeaderName::from_static("idempotency-expires");
 const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
@@ -184,7 +191,7 @@ fn standard() -> Policy {
             opt_out_header: HeaderName::from_static("idempotency-store"),
             refusals: RefusalTable::new(problem_row),
             envelope: Envelope::Problem,
-            scope: vec![ScopeName::Route, ScopeName::Caller],
+            scope: vec![ScopeName::Caller],
         },
     }
 }
@@ -208,6 +215,7 @@ fn formbridge() -> Policy {
             first_marks: vec![],
             refusals: RefusalTable::new(formbridge_row),
             envelope: Envelope::OkError,
+            scope: resource_and_caller(),
             ..base.http
         },
         ..base
@@ -259,7 +267,7 @@ fn broker() -> Policy {
             body: BodyRule::Ignore,
             ..base.fingerprint
         },
-        stored: StoredRule::success(),
+        stored: StoredRule::success().except(&NOT_CARRIED_OUT),
         http: HttpRules {
             methods: optional(&[Method::POST]),
             derive: Some(DeriveRule {
@@ -306,7 +314,6 @@ fn guardian() -> Policy {
             first_marks: vec![],
             refusals: RefusalTable::new(guardian_row),
             envelope: Envelope::CodeError,
-            scope: vec![ScopeName::Caller],
             ..base.http
         },
         ..base
@@ -327,6 +334,7 @@ fn middleware() -> Policy {
             replay_marks: vec![Mark::Flag(IDEMPOTENT_REPLAY), Mark::Key(IDEMPOTENCY_KEY)],
             first_marks: vec![Mark::Key(IDEMPOTENCY_KEY)],
             refusals: RefusalTable::new(middleware_row),
+            scope: resource_and_caller(),
             ..base.http
         },
         ..base
@@ -345,6 +353,7 @@ fn ietf() -> Policy {
             methods: optional(&[Method::POST, Method::PATCH]).all_need(KeyNeed::Required),
             replay_marks: vec![],
             first_marks: vec![],
+            scope: resource_and_caller(),
             ..base.http
         },
         ..base
@@ -366,11 +375,15 @@ fn stripe() -> Policy {
             first_marks: vec![Mark::Key(IDEMPOTENCY_KEY)],
             refusals: RefusalTable::new(stripe_row),
             envelope: Envelope::TypeError,
-            scope: vec![ScopeName::Caller],
             ..base.http
         },
         ..base
     }
+}
+
+/// One key for two resources is two operations.
+fn resource_and_caller() -> Vec<ScopeName> {
+    vec![ScopeName::Route, ScopeName::Caller]
 }
 
 fn optional(methods: &[Method]) -> Methods {

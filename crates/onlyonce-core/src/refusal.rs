@@ -6,6 +6,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::record::OnLapse;
+
 /// Why an operation was not run, and what the caller can do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
@@ -15,6 +17,8 @@ pub struct Refusal {
     pub detail: Cow<'static, str>,
     /// When to try again, if trying again makes sense.
     pub retry_after: Option<Duration>,
+    /// Whether repeating the request can help, where that is known better than by the reason alone.
+    pub retryable: Option<bool>,
     /// The operation in its way, for logs and audits; its caller is told nothing of it.
     pub(crate) original: Option<Box<Original>>,
 }
@@ -41,6 +45,8 @@ pub enum Reason {
     BadTtl,
     /// The caller cannot be told apart from others.
     Unscoped,
+    /// The caller's token does not verify.
+    Unverified,
     /// The request's body is over the bound.
     RequestTooLarge,
     /// The request's body broke off.
@@ -79,11 +85,12 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason, in the order of the tables.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::MissingKey,
         Self::BadKey,
         Self::BadTtl,
         Self::Unscoped,
+        Self::Unverified,
         Self::RequestTooLarge,
         Self::RequestUnreadable,
         Self::Mismatch,
@@ -110,6 +117,7 @@ impl Reason {
             Self::BadKey => "bad-key",
             Self::BadTtl => "bad-ttl",
             Self::Unscoped => "unscoped",
+            Self::Unverified => "unverified",
             Self::RequestTooLarge => "request-too-large",
             Self::RequestUnreadable => "request-unreadable",
             Self::Mismatch => "mismatch",
@@ -136,8 +144,9 @@ impl Reason {
             Self::MissingKey => "this operation needs an idempotency key: send a new random one",
             Self::BadKey => "the idempotency key is not valid",
             Self::BadTtl => "the time to live is not valid",
-            Self::Unscoped => {
-                "the caller cannot be told apart from others: this route needs a configured scope"
+            Self::Unscoped => "the caller cannot be told apart from others",
+            Self::Unverified => {
+                "the token does not verify, so this request was not run: get a new token and repeat the request with the same key"
             }
             Self::RequestTooLarge => "the request body is larger than keyed requests may be here",
             Self::RequestUnreadable => "the request body could not be read to its end",
@@ -154,31 +163,25 @@ impl Reason {
                 "too many requests wait for this idempotency key: retry later with the same key"
             }
             Self::TooManyRunning => {
-                "this server runs as many keyed requests as it may at a time, so nothing was run: retry later with the same key"
+                "this server runs as many keyed requests as it may at a time, so this request was not run: retry later with the same key"
             }
             Self::OverQuota => {
-                "this caller keeps as many idempotency keys or bytes as it may, so nothing was run: retry later with the same key"
+                "this caller keeps as many idempotency keys or bytes as it may, so this request was not run: retry later with the same key"
             }
             Self::TooManyBadRequests => {
-                "this caller sent too many requests with bad or reused idempotency keys, so nothing was run: retry later with the same key"
+                "this caller sent too many requests with bad or reused idempotency keys, so this request was not run: retry later with the same key"
             }
-            Self::OutcomeUnknown => {
-                "it is not known whether the original request took effect: do not repeat it under a new key; an operator must resolve it"
-            }
-            Self::TimedOut => {
-                "the operation did not finish in time and may have taken effect: retry with the same key"
-            }
-            Self::NotRun => {
-                "the operation could not be started and did not run: retry with the same key"
-            }
+            Self::OutcomeUnknown => "it is not known whether the original request took effect",
+            Self::TimedOut => "the operation did not finish in time and may have taken effect",
+            Self::NotRun => "the operation could not be started",
             Self::NotStored => {
                 "the operation ran, but its result is not stored yet: retry with the same key"
             }
             Self::StoreDown => {
-                "idempotency cannot be guaranteed right now, so nothing was run: retry with the same key"
+                "idempotency cannot be guaranteed right now, so this request was not run: retry with the same key"
             }
             Self::ShuttingDown => {
-                "this server is shutting down and did not run the operation: retry with the same key"
+                "this server is shutting down and did not run this request: retry with the same key"
             }
             Self::Panicked => "the operation failed unexpectedly",
             Self::ResponseTooLarge => {
@@ -195,8 +198,31 @@ impl Refusal {
             reason,
             detail: Cow::Borrowed(reason.explanation()),
             retry_after: None,
+            retryable: None,
             original: None,
         }
+    }
+
+    /// An operation that may have taken effect, under a policy that says what follows: `reason` is
+    /// [`OutcomeUnknown`](Reason::OutcomeUnknown) or [`TimedOut`](Reason::TimedOut).
+    pub(crate) fn in_doubt(reason: Reason, on_lapse: OnLapse) -> Self {
+        let mut refusal = Self::new(reason).because(match on_lapse {
+            OnLapse::Rerun => "a retry with the same key may run it again",
+            OnLapse::Hold => {
+                "it is not run again under this key; do not repeat it under a new one: an operator must find out and resolve it"
+            }
+        });
+        refusal.retryable = Some(on_lapse == OnLapse::Rerun);
+        refusal
+    }
+
+    /// The `attempt`th one under a key, which did not start. Those before it may have taken effect.
+    pub(crate) fn not_started(attempt: u32) -> Self {
+        Self::new(Reason::NotRun).because(if attempt > 1 {
+            "an earlier attempt under this key may have taken effect, and a retry with the same key may run it again"
+        } else {
+            "this request was not run: retry with the same key"
+        })
     }
 
     /// The same with more to say: what was wrong and where.

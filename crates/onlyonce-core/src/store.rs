@@ -135,6 +135,18 @@ pub struct Lease {
     pub attempt: u32,
 }
 
+impl Lease {
+    /// How a claim ends of which no use was made: the slot is given back, unless an earlier attempt
+    /// may have taken effect. That is not forgotten, and stays as much in doubt as before.
+    pub fn unused(&self) -> Release {
+        if self.attempt > 1 {
+            Release::Unknown
+        } else {
+            Release::NotRun
+        }
+    }
+}
+
 /// The store's answer to a renewal.
 #[derive(Clone, Debug)]
 pub enum Renewed {

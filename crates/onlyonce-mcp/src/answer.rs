@@ -199,7 +199,11 @@ const FIND_OUT: &str = "It was not run again. First find out whether it took eff
 /// with this key can have run.
 fn advice(reason: Reason, audience: &Audience) -> String {
     match reason {
-        Reason::BadKey | Reason::MissingKey | Reason::BadTtl | Reason::Unscoped => {
+        Reason::BadKey
+        | Reason::MissingKey
+        | Reason::BadTtl
+        | Reason::Unscoped
+        | Reason::Unverified => {
             "Nothing was run. Send a new random UUID as idempotencyKey, or leave it out.".to_owned()
         }
         Reason::Mismatch | Reason::OtherCredential => {

@@ -18,8 +18,10 @@
 //! ```
 //!
 //! The names are those of the documents with `_` for `.`; a counter ends in `_total`. A label's
-//! value beyond the hundredth is `other`. What is counted on a request's path is found by two
-//! lookups under a shared lock, without an allocation.
+//! value beyond the hundredth is `other`. An operation without a route's pattern or a job's name is
+//! `*`: its path is the client's choice. An intake without a request for an hour gives its place to
+//! another once all are taken. What is counted on a request's path is found by two lookups under a
+//! shared lock, without an allocation.
 
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -192,6 +194,7 @@ impl Metrics {
             | Reason::BadKey
             | Reason::BadTtl
             | Reason::Unscoped
+            | Reason::Unverified
             | Reason::RequestTooLarge
             | Reason::RequestUnreadable
             | Reason::OutcomeUnknown

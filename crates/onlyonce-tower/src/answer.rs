@@ -24,7 +24,10 @@ pub struct Replayed {
 /// In the extensions of a response whose body broke off while it was read to be stored: what follows
 /// in the body is what came of it, then the error. Whether the operation took effect is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BrokenOff;
+pub struct BrokenOff {
+    /// Whether a retry with the same key may run it again.
+    pub may_run_again: bool,
+}
 
 /// What the inner service itself said to this very request.
 #[expect(
@@ -54,16 +57,17 @@ pub(crate) struct Answering<'a> {
 }
 
 impl Answering<'_> {
-    /// The response to send; an error of the inner service goes first.
+    /// The response to send. An error of the inner service goes before a refusal, but what is
+    /// stored, because another process took over, before the error.
     pub(crate) fn answer<B: Body, E>(
         self,
         answer: Answer,
         own: Option<Own<B, E>>,
     ) -> Result<Response<ResponseBody<B>>, E> {
-        let own = match own {
-            Some(Own::Error(error)) => return Err(error),
-            Some(Own::Response(parts, body)) => Some((parts, body)),
-            None => None,
+        let own = match (own, &answer) {
+            (Some(Own::Error(error)), Answer::Refused(_)) => return Err(error),
+            (Some(Own::Error(_)) | None, _) => None,
+            (Some(Own::Response(parts, body)), _) => Some((parts, body)),
         };
         Ok(match (answer, own) {
             (
@@ -71,16 +75,19 @@ impl Answering<'_> {
                     response,
                     receipt,
                     as_returned,
+                    ..
                 },
                 own,
             ) => self.ran(response, receipt, own.filter(|_| as_returned)),
             (Answer::Replayed(replay), _) => self.replayed(replay).map(ResponseBody::whole),
             // It broke off while it was read: what there is of it is the best answer.
-            (Answer::Refused(_), Some((parts, OwnBody::Resumed(resumed))))
+            (Answer::Refused(refusal), Some((parts, OwnBody::Resumed(resumed))))
                 if resumed.is_broken() =>
             {
                 let mut response = Response::from_parts(parts, ResponseBody::resumed(resumed));
-                response.extensions_mut().insert(BrokenOff);
+                response.extensions_mut().insert(BrokenOff {
+                    may_run_again: refusal.retryable == Some(true),
+                });
                 response
             }
             (Answer::Refused(refusal), _) => self.refused(&refusal).map(ResponseBody::whole),

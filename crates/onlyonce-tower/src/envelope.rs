@@ -1,6 +1,6 @@
 //! The one place that turns a refusal into HTTP: status, code and shape are the policy's table.
 
-use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, Response, StatusCode};
 use onlyonce_core::policy::{Envelope, Policy, RefusalRow};
 use onlyonce_core::{Reason, Refusal};
@@ -8,6 +8,9 @@ use serde_json::{Value, json};
 
 use crate::body::Whole;
 use crate::grpc;
+
+/// What a client's token library understands (RFC 6750).
+const INVALID_TOKEN: HeaderValue = HeaderValue::from_static("Bearer error=\"invalid_token\"");
 
 /// A refusal as this policy words it.
 pub(crate) fn refuse(refusal: &Refusal, policy: &Policy, is_grpc: bool) -> Response<Whole> {
@@ -20,6 +23,11 @@ pub(crate) fn refuse(refusal: &Refusal, policy: &Policy, is_grpc: bool) -> Respo
         response
             .headers_mut()
             .insert(RETRY_AFTER, HeaderValue::from(whole_seconds(after)));
+    }
+    if refusal.reason == Reason::Unverified {
+        response
+            .headers_mut()
+            .insert(WWW_AUTHENTICATE, INVALID_TOKEN);
     }
     response
 }
@@ -58,7 +66,7 @@ fn problem(refusal: &Refusal, row: &RefusalRow) -> Value {
         "title": title(refusal.reason),
         "status": row.status,
         "detail": refusal.detail,
-        "retryable": row.retryable,
+        "retryable": retryable(refusal, row),
     });
     if let Some(after) = refusal.retry_after {
         problem["retryAfter"] = json!(whole_seconds(after));
@@ -70,7 +78,7 @@ fn ok_error(refusal: &Refusal, row: &RefusalRow) -> Value {
     let mut error = json!({
         "type": row.code,
         "message": refusal.detail,
-        "retryable": row.retryable,
+        "retryable": retryable(refusal, row),
     });
     if let Some(after) = refusal.retry_after {
         error["retryAfterMs"] = json!(u64::try_from(after.as_millis()).unwrap_or(u64::MAX));
@@ -84,9 +92,14 @@ fn success_error(refusal: &Refusal, row: &RefusalRow) -> Value {
         "error": {
             "code": row.code,
             "message": refusal.detail,
-            "retryable": row.retryable,
+            "retryable": retryable(refusal, row),
         },
     })
+}
+
+/// Whether to repeat the request: the reason's, unless more is known.
+fn retryable(refusal: &Refusal, row: &RefusalRow) -> bool {
+    refusal.retryable.unwrap_or(row.retryable)
 }
 
 /// `Retry-After` counts whole seconds; 0 would be a retry storm.
@@ -103,6 +116,7 @@ fn title(reason: Reason) -> &'static str {
         Reason::BadKey => "Idempotency key not valid",
         Reason::BadTtl => "Time to live not valid",
         Reason::Unscoped => "Caller not known",
+        Reason::Unverified => "Token not valid",
         Reason::RequestTooLarge => "Request body too large",
         Reason::RequestUnreadable => "Request body not readable",
         Reason::Mismatch => "Idempotency key used for another request",
@@ -114,7 +128,7 @@ fn title(reason: Reason) -> &'static str {
         Reason::TooManyBadRequests => "Too many bad requests",
         Reason::OutcomeUnknown => "Outcome unknown",
         Reason::TimedOut => "Operation timed out",
-        Reason::NotRun => "Operation not run",
+        Reason::NotRun => "Operation not started",
         Reason::NotStored => "Result not stored yet",
         Reason::StoreDown => "Idempotency store unavailable",
         Reason::ShuttingDown => "Server shutting down",

@@ -54,6 +54,7 @@ pub(crate) fn refuse(refusal: &Refusal) -> Response<Whole> {
         | Reason::TooManyBadRequests => "8",
         Reason::Mismatch | Reason::OtherCredential | Reason::Unscoped => "9",
         Reason::InProgress => "10",
+        Reason::Unverified => "16",
         Reason::OutcomeUnknown | Reason::Panicked => "2",
         Reason::TimedOut => "4",
         Reason::TooManyRunning

@@ -74,7 +74,8 @@ pub struct RouteError {
 }
 
 impl IdempotencyLayer {
-    /// A layer with the `standard` profile: key optional, one scope a path and caller.
+    /// A layer with the `standard` profile: key optional, one scope for each caller. Another path
+    /// under the same key is refused.
     pub fn new(engine: Engine) -> Self {
         let policy = Policy::default();
         Self {

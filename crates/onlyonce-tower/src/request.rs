@@ -223,17 +223,18 @@ fn call_under(
     });
     let allowance = settings.allowance.as_ref();
     let asker = allowance.map(|_| scoped.asker(parts));
+    let route = settings
+        .route
+        .as_ref()
+        .map(|route| Arc::clone(&route.pattern))
+        .or_else(|| origin::pattern(&parts.extensions));
     let who = Who {
-        operation: settings
-            .route
-            .as_ref()
-            .map(|route| Arc::clone(&route.pattern))
-            .or_else(|| origin::pattern(&parts.extensions))
-            .unwrap_or_else(|| uri.path().into()),
+        operation: route.clone().unwrap_or_else(|| uri.path().into()),
         actor: scoped.actor,
         trace: trace(&parts.headers),
         credential: scoped.credential,
         intake: scoped.intake,
+        route,
     };
     let call = engine.call(&scoped.scope, key, fingerprint, policy, who);
     let call = match covered.keep_for {

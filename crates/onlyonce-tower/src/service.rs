@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
-use onlyonce_core::policy::Policy;
+use onlyonce_core::policy::{Fate, Policy};
 use onlyonce_core::{self as core, Answer, Execution, Outcome, Reason, Refusal, Release};
 use tower_service::Service;
 
@@ -300,8 +300,13 @@ fn outcome<R: Body, E>(
         Gathered::Over(_) | Gathered::Broken(..) => None,
     };
     let status = grpc::effective_status(parts.status, &parts.headers, trailers);
-    if !policy.stored.stores(status) {
-        execution.do_not_store();
+    // What the service itself said about its answer counts first.
+    if execution.fate() == Fate::Stored {
+        match policy.stored.fate(status, policy.on_lapse) {
+            Fate::Stored => {}
+            Fate::Released => execution.do_not_store(),
+            Fate::InDoubt => execution.leave_in_doubt(),
+        }
     }
     let (outcome, own) = match gathered {
         Gathered::Whole(whole) => {

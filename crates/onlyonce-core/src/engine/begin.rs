@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::event::{Event, Verb};
 use crate::policy::{Duplicate, StoreDown};
-use crate::record::{Meta, Record, Replay, State, Token};
+use crate::record::{Meta, OnLapse, Record, Replay, State, Token};
 use crate::refusal::{Original, Reason, Refusal};
 use crate::store::{Claim, Claimed, Lease, Release, Renewed, StoreError, StoreErrorKind};
 
@@ -62,9 +62,9 @@ pub(super) fn judge(record: &Record, call: &Call) -> Judgement {
     match &record.state {
         State::Done(_) | State::Failed(_) => match Replay::of(record) {
             Some(replay) => Judgement::Replay(replay),
-            None => Judgement::Refuse(Refusal::new(Reason::OutcomeUnknown)),
+            None => Judgement::Refuse(held()),
         },
-        State::Unknown => Judgement::Refuse(Refusal::new(Reason::OutcomeUnknown)),
+        State::Unknown => Judgement::Refuse(held()),
         State::Pending { lease_left } if !lease_left.is_zero() => match call.policy.duplicate {
             Duplicate::Wait(_) => Judgement::Wait {
                 at_most: *lease_left,
@@ -74,8 +74,13 @@ pub(super) fn judge(record: &Record, call: &Call) -> Judgement {
         State::Pending { .. } if record.on_lapse.both_rerun(call.policy.on_lapse) => {
             Judgement::ClaimAgain
         }
-        State::Pending { .. } => Judgement::Refuse(Refusal::new(Reason::OutcomeUnknown)),
+        State::Pending { .. } => Judgement::Refuse(held()),
     }
+}
+
+/// A record in doubt that one side at least wants held.
+fn held() -> Refusal {
+    Refusal::in_doubt(Reason::OutcomeUnknown, OnLapse::Hold)
 }
 
 /// Another meaning under the same key; or the same under another unverified credential.
@@ -128,7 +133,8 @@ impl Engine {
             let (claimed, heard) = attempt.send(asked).await;
             let record = match claimed {
                 Ok(Claimed::Granted { lease, .. }) if self.is_closing() => {
-                    self.release(call, lease, Release::NotRun).await;
+                    let why = lease.unused();
+                    self.release(call, lease, why).await;
                     continue;
                 }
                 // What it was let through to hear again is gone.
@@ -202,7 +208,8 @@ impl Engine {
         let record = match claimed {
             Ok(Claimed::Taken(record)) => record,
             Ok(Claimed::Granted { lease, .. }) if self.is_closing() => {
-                self.release(call, lease, Release::NotRun).await;
+                let why = lease.unused();
+                self.release(call, lease, why).await;
                 return Followed::Answer(Answer::Refused(shutting_down()));
             }
             Ok(Claimed::Granted { lease, overtook }) => {

@@ -27,6 +27,7 @@ pub struct Call {
     /// The same under the former secret, while the secret is rotated.
     pub(super) former: Option<Arc<Call>>,
     pub(super) intake: Option<Arc<str>>,
+    pub(super) route: Option<Arc<str>>,
     /// When it came, on the engine's clock.
     pub(super) began: Duration,
 }
@@ -44,13 +45,17 @@ pub struct Who {
     pub credential: Option<[u8; 32]>,
     /// The value of the path parameter in its scope, such as an intake's name: for metrics.
     pub intake: Option<Arc<str>>,
+    /// The operation, where its name is not a path that the client chose: for metrics.
+    pub route: Option<Arc<str>>,
 }
 
 impl Who {
     /// Nobody in particular, doing `operation`.
     pub fn doing(operation: impl Into<Arc<str>>) -> Self {
+        let operation = operation.into();
         Self {
-            operation: operation.into(),
+            route: Some(Arc::clone(&operation)),
+            operation,
             actor: None,
             trace: None,
             credential: None,
@@ -76,10 +81,11 @@ impl Call {
         key: &Key,
         fingerprint: Fingerprint,
         policy: &Arc<Policy>,
-        intake: Option<Arc<str>>,
+        names: (Option<Arc<str>>, Option<Arc<str>>),
         meta: Meta,
         began: Duration,
     ) -> Self {
+        let (intake, route) = names;
         Self {
             slot,
             key: key.clone(),
@@ -89,6 +95,7 @@ impl Call {
             meta: Arc::new(meta),
             former: None,
             intake,
+            route,
             began,
         }
     }
@@ -163,6 +170,8 @@ pub enum Answer {
         response: Arc<Response>,
         /// Until when that is stored; nothing if it is not.
         receipt: Option<Receipt>,
+        /// Whether it is not stored and not run again either: its outcome is in doubt.
+        in_doubt: bool,
         /// Whether it is what the handler returned. A handler that completed the record itself
         /// is answered from the record, whatever it returned.
         as_returned: bool,

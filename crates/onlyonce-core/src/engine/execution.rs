@@ -8,6 +8,8 @@ use crate::clock::Clock;
 use crate::event;
 use crate::key::Key;
 use crate::lock;
+use crate::policy::Fate;
+use crate::record::OnLapse;
 use crate::store::Lease;
 
 use super::call::Call;
@@ -32,6 +34,7 @@ struct Shared {
 struct Protection {
     lease: Lease,
     flight: Arc<Flight>,
+    on_lapse: OnLapse,
     /// When the slot became ours, on this clock.
     since: Duration,
     clock: Arc<dyn Clock>,
@@ -39,7 +42,8 @@ struct Protection {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Wishes {
-    pub(super) do_not_store: bool,
+    /// What is to become of the key, where the handler knows better than the policy by its status.
+    pub(super) fate: Option<Fate>,
     pub(super) keep_for: Option<Duration>,
     pub(super) resource: Option<String>,
 }
@@ -55,6 +59,7 @@ impl Execution {
         let protection = Protection {
             lease,
             flight: Arc::clone(flight),
+            on_lapse: call.policy.on_lapse,
             since,
             clock: Arc::clone(clock),
         };
@@ -113,6 +118,11 @@ impl Execution {
         self.lease().map_or(1, |lease| lease.attempt)
     }
 
+    /// What follows if its outcome stays unknown; nothing when running without protection.
+    pub fn on_lapse(&self) -> Option<OnLapse> {
+        self.protection().map(|protection| protection.on_lapse)
+    }
+
     /// Whether another process has taken over meanwhile. What this one answers will not count.
     pub fn is_lost(&self) -> bool {
         self.protection()
@@ -132,14 +142,24 @@ impl Execution {
         }
     }
 
-    /// Does not store this answer; the next request with the key runs again.
+    /// Does not store this answer; the next request with the key runs again, under any policy.
     pub fn do_not_store(&self) {
-        lock(&self.shared.wishes).do_not_store = true;
+        lock(&self.shared.wishes).fate = Some(Fate::Released);
     }
 
-    /// Whether its answer is to be stored, as far as it was said until now.
-    pub fn stores(&self) -> bool {
-        self.protection().is_some() && !lock(&self.shared.wishes).do_not_store
+    /// Does not store this answer, and leaves the outcome in doubt: what follows is for the policy
+    /// to say, as after a crash.
+    pub fn leave_in_doubt(&self) {
+        lock(&self.shared.wishes).fate = Some(Fate::InDoubt);
+    }
+
+    /// What is to become of its key, as far as it was said until now: [`Fate::Released`] when
+    /// running without protection.
+    pub fn fate(&self) -> Fate {
+        if self.protection().is_none() {
+            return Fate::Released;
+        }
+        lock(&self.shared.wishes).fate.unwrap_or(Fate::Stored)
     }
 
     /// Keeps this answer for another time than the policy's.

@@ -7,7 +7,8 @@ use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::event::{Event, Verb};
-use crate::record::{Record, Replay, State};
+use crate::policy::{Fate, Policy};
+use crate::record::{OnLapse, Record, Replay, State};
 use crate::refusal::{Reason, Refusal};
 use crate::response::{Origin, Response};
 use crate::store::{Completed, Lease, Receipt, Release, Released, StoreError, StoreErrorKind};
@@ -17,13 +18,12 @@ use super::begin::{RETRY_NOW, in_progress, mismatch};
 use super::call::{Answer, Call, Outcome};
 use super::execution::Execution;
 use super::flight::{Flight, FlightGuard, Phase};
+use super::retry::Retry;
 
 /// Completions tried before the caller is told to come back.
 const COMPLETE_TRIES_MAX: u32 = 3;
 /// The largest answer that is offered to a store which does not know its own bound.
 const ANSWER_BYTES_MAX: usize = 256 << 20;
-const RETRY_DELAY_MIN: Duration = Duration::from_millis(20);
-const RETRY_DELAY_MAX: Duration = Duration::from_secs(1);
 
 /// A granted claim, to be run by hand and ended with [`Engine::finish`]. Dropped without that,
 /// its outcome is unknown.
@@ -63,12 +63,12 @@ impl Drop for Held {
         let Some(flight) = self.flight.take() else {
             return;
         };
-        let why = if self.handed_out {
-            Release::Unknown
-        } else {
-            Release::NotRun
-        };
         if let Some(lease) = self.execution.lease() {
+            let why = if self.handed_out {
+                Release::Unknown
+            } else {
+                lease.unused()
+            };
             self.engine
                 .release_in_background(&self.call, lease.clone(), why);
         }
@@ -83,7 +83,7 @@ impl Engine {
     ///
     /// Runs in a task of its own: a result that is there is stored, even if its caller goes away.
     pub async fn finish(&self, mut held: Held, outcome: Outcome) -> Answer {
-        let engine = self.clone();
+        let (engine, call) = (self.clone(), Arc::clone(&held.call));
         let finishing = tokio::spawn(async move {
             let flight = held.flight.take()?;
             let settling = engine.settle(&held.call, &flight, &held.execution, outcome);
@@ -96,7 +96,7 @@ impl Engine {
                 None => answer,
             })
         });
-        let unknown = || Answer::Refused(Refusal::new(Reason::OutcomeUnknown));
+        let unknown = || Answer::Refused(in_doubt(&call));
         finishing.await.ok().flatten().unwrap_or_else(unknown)
     }
 
@@ -116,35 +116,31 @@ impl Engine {
         let mut response = match outcome {
             Outcome::Finished(response) => response,
             Outcome::NotRun => {
-                if let Some(answer) = self.give_up(call, &lease, Release::NotRun).await {
+                if let Some(answer) = self.give_up(call, &lease, lease.unused()).await {
                     return answer;
                 }
                 self.emit(call, &Event::NotRun);
-                return Answer::Refused(Refusal::new(Reason::NotRun).retry_after(RETRY_NOW));
+                let refusal = Refusal::not_started(lease.attempt);
+                return Answer::Refused(refusal.retry_after(RETRY_NOW));
             }
             Outcome::Unknown => {
                 if let Some(answer) = self.give_up(call, &lease, Release::Unknown).await {
                     return answer;
                 }
                 self.emit(call, &Event::OutcomeUnknown);
-                return Answer::Refused(Refusal::new(Reason::OutcomeUnknown));
+                return Answer::Refused(in_doubt(call));
             }
         };
         if let Some(resource) = wishes.resource {
             Arc::make_mut(&mut response).resource = Some(resource);
         }
-        if wishes.do_not_store || !is_stored(call, &response) {
-            let status = response.status.as_u16();
-            // Overtaken, or completed by the handler itself before it failed: what is stored counts.
-            if let Some(record) = self.release(call, lease.clone(), Release::NotRun).await {
-                return Box::pin(self.found(call, &lease, response, None, record)).await;
-            }
-            self.emit(call, &Event::NotKept { status });
-            return Answer::Ran {
-                response,
-                receipt: None,
-                as_returned: true,
-            };
+        let why = match wishes.fate.unwrap_or_else(|| fate(call, &response)) {
+            Fate::Stored => None,
+            Fate::Released => Some(lease.unused()),
+            Fate::InDoubt => Some(Release::Unknown),
+        };
+        if let Some(why) = why {
+            return self.not_kept(call, &lease, response, why).await;
         }
         if response.origin == Origin::TooLarge {
             let bytes_max = call.policy.limits.response_bytes_max;
@@ -153,6 +149,32 @@ impl Engine {
         let keep_for = wishes.keep_for.unwrap_or(call.keep_for);
         self.complete(call, flight, &lease, response, keep_for)
             .await
+    }
+
+    /// Ends a claim whose answer is not stored.
+    async fn not_kept(
+        &self,
+        call: &Call,
+        lease: &Lease,
+        response: Arc<Response>,
+        why: Release,
+    ) -> Answer {
+        let status = response.status.as_u16();
+        // Overtaken, or completed by the handler itself before it failed: what is stored counts.
+        if let Some(record) = self.release(call, lease.clone(), why).await {
+            return Box::pin(self.found(call, lease, response, None, record)).await;
+        }
+        self.emit(call, &Event::NotKept { status });
+        let in_doubt = why == Release::Unknown && call.policy.on_lapse == OnLapse::Hold;
+        if in_doubt {
+            self.emit(call, &Event::OutcomeUnknown);
+        }
+        Answer::Ran {
+            response,
+            receipt: None,
+            in_doubt,
+            as_returned: true,
+        }
     }
 
     /// Stores the result; what goes wrong on the way is boxed, for it is rare and large.
@@ -207,6 +229,7 @@ impl Engine {
                     return Answer::Ran {
                         response,
                         receipt: None,
+                        in_doubt: false,
                         as_returned: true,
                     };
                 }
@@ -273,6 +296,7 @@ impl Engine {
         Answer::Ran {
             response,
             receipt: Some(receipt),
+            in_doubt: false,
             as_returned: true,
         }
     }
@@ -300,7 +324,7 @@ impl Engine {
                 State::Done(_) | State::Failed(_) | State::Unknown => false,
             };
             if !running || record.token == lease.token {
-                return Answer::Refused(Refusal::new(Reason::OutcomeUnknown));
+                return Answer::Refused(in_doubt(call));
             }
             let patience = call.policy.duplicate.patience();
             let left = patience.saturating_sub(self.now().saturating_sub(started));
@@ -328,6 +352,7 @@ impl Engine {
                     return Answer::Ran {
                         response,
                         receipt: None,
+                        in_doubt: false,
                         as_returned: true,
                     };
                 }
@@ -364,6 +389,7 @@ impl Engine {
         Answer::Ran {
             response: replay.response,
             receipt: Some(receipt),
+            in_doubt: false,
             as_returned,
         }
     }
@@ -426,11 +452,19 @@ fn is_too_large(error: &StoreError, response: &Response) -> bool {
     error.kind == StoreErrorKind::TooLarge && response.origin != Origin::TooLarge
 }
 
+/// The outcome of an attempt of this call is not known.
+pub(super) fn in_doubt(call: &Call) -> Refusal {
+    Refusal::in_doubt(Reason::OutcomeUnknown, call.policy.on_lapse)
+}
+
 /// A marker is always stored: the operation ran, and skipping the record would run it again.
-fn is_stored(call: &Call, response: &Response) -> bool {
+fn fate(call: &Call, response: &Response) -> Fate {
+    let Policy {
+        stored, on_lapse, ..
+    } = &*call.policy;
     match response.origin {
-        Origin::TooLarge => true,
-        Origin::Handler | Origin::Panicked => call.policy.stored.stores(response.status.as_u16()),
+        Origin::TooLarge => Fate::Stored,
+        Origin::Handler | Origin::Panicked => stored.fate(response.status.as_u16(), *on_lapse),
     }
 }
 
@@ -439,42 +473,13 @@ fn unprotected(outcome: Outcome) -> Answer {
         Outcome::Finished(response) => Answer::Ran {
             response,
             receipt: None,
+            in_doubt: false,
             as_returned: true,
         },
-        Outcome::NotRun => Answer::Refused(Refusal::new(Reason::NotRun).retry_after(RETRY_NOW)),
-        Outcome::Unknown => Answer::Refused(Refusal::new(Reason::OutcomeUnknown)),
-    }
-}
-
-/// Backoff between tries, up to a moment after which trying is pointless.
-struct Retry {
-    tries: u32,
-    delay: Duration,
-    at_most: Duration,
-    /// When the first try failed.
-    since: Option<Duration>,
-}
-
-impl Retry {
-    fn for_at_most(at_most: Duration) -> Self {
-        Self {
-            tries: 1,
-            delay: RETRY_DELAY_MIN,
-            at_most,
-            since: None,
+        Outcome::NotRun => Answer::Refused(Refusal::not_started(1).retry_after(RETRY_NOW)),
+        // Nothing is recorded of it, whatever the policy says.
+        Outcome::Unknown => {
+            Answer::Refused(Refusal::in_doubt(Reason::OutcomeUnknown, OnLapse::Rerun))
         }
-    }
-
-    /// Waits for the next try; false when it is too late for one.
-    async fn pause(&mut self, engine: &Engine) -> bool {
-        let now = engine.now();
-        let since = *self.since.get_or_insert(now);
-        if now.saturating_sub(since) >= self.at_most {
-            return false;
-        }
-        tokio::time::sleep(self.delay).await;
-        self.tries = self.tries.saturating_add(1);
-        self.delay = (self.delay * 3 / 2).min(RETRY_DELAY_MAX);
-        true
     }
 }

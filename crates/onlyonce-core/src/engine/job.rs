@@ -62,7 +62,8 @@ pub enum RunError<E> {
     /// The job was not run, or its outcome is not known.
     #[error("the job was refused")]
     Refused(#[from] Refusal),
-    /// The job ran and failed; nothing is stored, and the next call runs it again.
+    /// The job ran and failed; nothing is stored, and the next call runs it again. Under `hold` it does
+    /// not: a job that failed may have done something.
     #[error("the job failed: {0}")]
     Failed(E),
     /// The call this one was attached to failed; nothing is stored.

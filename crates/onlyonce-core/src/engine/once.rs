@@ -15,7 +15,7 @@ use tokio::runtime::Handle;
 use tracing::Instrument;
 
 use crate::event::Event;
-use crate::record::Replay;
+use crate::record::{OnLapse, Replay};
 use crate::refusal::{Reason, Refusal};
 use crate::response::Response;
 use crate::store::Lease;
@@ -207,10 +207,7 @@ impl Engine {
         let answer = match self.execute(call, execution, started, work).await {
             Ok(outcome) => self.settle(call, flight, execution, outcome).await,
             Err(TimedOut) => match self.settle(call, flight, execution, Outcome::Unknown).await {
-                Answer::Refused(_) => {
-                    let refusal = Refusal::new(Reason::TimedOut);
-                    Answer::Refused(refusal.retry_after(call.policy.retry_after))
-                }
+                Answer::Refused(_) => Answer::Refused(timed_out(call, execution)),
                 overtaken @ (Answer::Ran { .. } | Answer::Replayed(_)) => overtaken,
             },
         };
@@ -340,6 +337,19 @@ impl Drop for Caller<'_> {
 
 /// The handler passed its deadline.
 struct TimedOut;
+
+/// What is told of that. Without protection nothing is recorded, whatever the policy says.
+fn timed_out(call: &Call, execution: &Execution) -> Refusal {
+    let on_lapse = match execution.lease() {
+        Some(_) => call.policy.on_lapse,
+        None => OnLapse::Rerun,
+    };
+    let refusal = Refusal::in_doubt(Reason::TimedOut, on_lapse);
+    match on_lapse {
+        OnLapse::Rerun => refusal.retry_after(call.policy.retry_after),
+        OnLapse::Hold => refusal,
+    }
+}
 
 /// The work, boxed: flights of any work are one type, and small to move.
 pub(super) type Work = Box<dyn FnOnce(Execution) -> BoxFuture<'static, Outcome> + Send>;

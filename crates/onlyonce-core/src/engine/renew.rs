@@ -154,6 +154,7 @@ impl Engine {
             meta: &flight.meta,
             fingerprint: Some(&flight.fingerprint),
             intake: flight.intake.as_deref(),
+            route: None,
         };
         self.emit_about(&about, &event);
     }

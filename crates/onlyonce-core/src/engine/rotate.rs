@@ -204,11 +204,15 @@ fn either(inner: Answer, outer: Answer, original: &Meta) -> Answer {
 fn echo(answer: &Answer, outer: &Execution) -> Outcome {
     match answer {
         Answer::Ran {
-            response, receipt, ..
+            response,
+            receipt,
+            in_doubt,
+            ..
         } => {
             match receipt {
                 // As long as the handler asked for, which told only the inner one.
                 Some(receipt) => outer.keep_for(receipt.expires_at.since(receipt.completed_at)),
+                None if *in_doubt => outer.leave_in_doubt(),
                 None => outer.do_not_store(),
             }
             Outcome::Finished(Arc::clone(response))
@@ -224,6 +228,7 @@ fn echo(answer: &Answer, outer: &Execution) -> Outcome {
             | Reason::BadKey
             | Reason::BadTtl
             | Reason::Unscoped
+            | Reason::Unverified
             | Reason::RequestTooLarge
             | Reason::RequestUnreadable
             | Reason::Mismatch

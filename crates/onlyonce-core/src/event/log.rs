@@ -172,6 +172,7 @@ fn refused(
         | Reason::BadKey
         | Reason::BadTtl
         | Reason::Unscoped
+        | Reason::Unverified
         | Reason::RequestTooLarge
         | Reason::RequestUnreadable
         | Reason::InProgress

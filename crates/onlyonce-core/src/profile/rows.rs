@@ -9,6 +9,7 @@ pub(super) fn problem_row(reason: Reason) -> (u16, &'static str, bool) {
         Reason::MissingKey | Reason::BadKey | Reason::BadTtl | Reason::Unscoped => {
             (400, code, false)
         }
+        Reason::Unverified => (401, code, false),
         Reason::RequestUnreadable => (400, code, true),
         Reason::RequestTooLarge => (413, code, false),
         Reason::Mismatch => (422, code, false),
@@ -46,6 +47,7 @@ pub(super) fn formbridge_row(reason: Reason) -> (u16, &'static str, bool) {
         | Reason::Unscoped
         | Reason::RequestTooLarge
         | Reason::RequestUnreadable => (status, "invalid_request", retryable),
+        Reason::Unverified => (status, "unauthorized", retryable),
         Reason::OverQuota | Reason::TooManyBadRequests => (status, "rate_limited", retryable),
         Reason::TimedOut => (status, "timeout", retryable),
         Reason::Panicked => (status, "internal_error", retryable),
@@ -80,6 +82,7 @@ pub(super) fn guardian_row(reason: Reason) -> (u16, &'static str, bool) {
         Reason::BadKey => "INVALID_IDEMPOTENCY_KEY",
         Reason::BadTtl => "INVALID_TTL",
         Reason::Unscoped => "CALLER_UNKNOWN",
+        Reason::Unverified => "TOKEN_INVALID",
         Reason::RequestTooLarge => "PAYLOAD_TOO_LARGE",
         Reason::RequestUnreadable => "REQUEST_INCOMPLETE",
         Reason::Mismatch => "IDEMPOTENCY_KEY_REUSED",
@@ -127,6 +130,7 @@ pub(super) fn stripe_row(reason: Reason) -> (u16, &'static str, bool) {
         | Reason::Unscoped
         | Reason::RequestTooLarge
         | Reason::RequestUnreadable => (status, "invalid_request_error", retryable),
+        Reason::Unverified => (status, "authentication_error", retryable),
         Reason::TooManyWaiters | Reason::OverQuota | Reason::TooManyBadRequests => {
             (status, "rate_limit_error", retryable)
         }

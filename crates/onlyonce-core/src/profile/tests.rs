@@ -68,6 +68,7 @@ fn a_refusal_may_be_retried_only_where_that_can_help() {
                 | Reason::BadKey
                 | Reason::BadTtl
                 | Reason::Unscoped
+                | Reason::Unverified
                 | Reason::RequestTooLarge
                 | Reason::Mismatch
                 | Reason::OtherCredential

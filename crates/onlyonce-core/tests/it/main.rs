@@ -9,6 +9,7 @@
 
 mod agreement;
 mod attaching;
+mod doubt;
 mod finishing;
 mod identity;
 mod jobs;

@@ -148,6 +148,7 @@ fn call(world: &World, engine: &Engine, order: &Order, id: usize) -> Call {
         trace: Some(id.to_string().into()),
         credential: credential(order),
         intake: None,
+        route: None,
     };
     let under = |engine: &Engine| {
         let key = &world.keys[order.key];
@@ -178,6 +179,7 @@ async fn by_hand(engine: &Engine, call: Call, handler: Handler) -> Answer {
             Outcome::Finished(response) => Answer::Ran {
                 response,
                 receipt: None,
+                in_doubt: false,
                 as_returned: true,
             },
             Outcome::NotRun => Answer::Refused(Refusal::new(Reason::NotRun)),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::StatusCode;
+use onlyonce_core::policy::Fate;
 use onlyonce_core::{Execution, Outcome, Response};
 use tokio::sync::Notify;
 
@@ -105,26 +106,22 @@ impl Handler {
         if let Some(keep) = work.keep {
             execution.keep_for(millis(keep));
         }
-        let stored = self
+        let terms = self
             .world
-            .step(|state, _| state.ledger.calls[self.call].terms.stored);
-        let storable = |status| !work.opts_out && stored.stores(status);
+            .step(|state, _| state.ledger.calls[self.call].terms);
+        let fate = |status| match work.opts_out {
+            true => Fate::Released,
+            false => terms.stored.fate(status, terms.on_lapse),
+        };
         match work.gives {
             Gives::Status(status) => {
                 let body = Bytes::from(tenancy::body(id));
                 let code = StatusCode::from_u16(status).expect("a planned status is a status");
-                let ending = Ending::Finished {
-                    storable: storable(status),
-                };
+                let ending = Ending::Finished { fate: fate(status) };
                 (ending, Some(Response::new(code, body).into()))
             }
             Gives::NotRun => (Ending::NotRun, Some(Outcome::NotRun)),
-            Gives::Panic if !self.by_hand => (
-                Ending::Panicked {
-                    storable: storable(500),
-                },
-                None,
-            ),
+            Gives::Panic if !self.by_hand => (Ending::Panicked { fate: fate(500) }, None),
             // By hand there is nobody to catch a panic: the outcome is just as unknown.
             Gives::Unknown | Gives::Panic => (Ending::Unknown, Some(Outcome::Unknown)),
         }

@@ -4,6 +4,7 @@
 use std::fmt;
 
 use onlyonce_core::event::Verb;
+use onlyonce_core::policy::Fate;
 
 use super::clock::Ms;
 use super::kinds::{Fault, Heard};
@@ -70,13 +71,14 @@ pub(super) enum What {
 /// How a handler ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ending {
-    /// With an answer, which is or is not one to store.
+    /// With an answer.
     Finished {
-        storable: bool,
+        /// What is to become of its key.
+        fate: Fate,
     },
-    /// By a panic, whose stand-in is or is not one to store.
+    /// By a panic, which has a stand-in for an answer.
     Panicked {
-        storable: bool,
+        fate: Fate,
     },
     NotRun,
     Unknown,
@@ -84,6 +86,26 @@ pub(super) enum Ending {
     TimedOut,
     /// Dropped by a caller who ran it by hand.
     Abandoned,
+}
+
+impl Ending {
+    /// Whether nothing happened, or nothing that keeps the next one from running.
+    pub(super) fn may_run_again(self) -> bool {
+        match self {
+            Self::NotRun => true,
+            Self::Finished { fate } | Self::Panicked { fate } => fate == Fate::Released,
+            Self::Unknown | Self::TimedOut | Self::Abandoned => false,
+        }
+    }
+
+    /// Whether something may have happened that is not to happen again.
+    pub(super) fn is_in_doubt(self) -> bool {
+        match self {
+            Self::Unknown | Self::TimedOut | Self::Abandoned => true,
+            Self::Finished { fate } | Self::Panicked { fate } => fate == Fate::InDoubt,
+            Self::NotRun => false,
+        }
+    }
 }
 
 /// What a verb was answered with.

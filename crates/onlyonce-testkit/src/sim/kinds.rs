@@ -127,6 +127,7 @@ impl Heard {
             | Reason::BadKey
             | Reason::BadTtl
             | Reason::Unscoped
+            | Reason::Unverified
             | Reason::RequestTooLarge
             | Reason::RequestUnreadable
             | Reason::TooManyRunning

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use onlyonce_core::policy::{Duplicate, StoreDown, StoredRule};
+use onlyonce_core::policy::{Duplicate, Fate, StoreDown, StoredRule};
 use onlyonce_core::{OnLapse, Policy};
 
 use super::clock::{Ms, millis};
@@ -46,6 +46,19 @@ impl Stored {
             Self::All => true,
             Self::Success => status < 300,
             Self::NotUnavailable => status != 503,
+        }
+    }
+
+    /// What becomes of a key: under `hold` it is free again only if its answer says that nothing had
+    /// begun.
+    pub(super) fn fate(self, status: u16, on_lapse: OnLapse) -> Fate {
+        let had_not_begun = self == Self::NotUnavailable && status == 503;
+        if self.stores(status) {
+            Fate::Stored
+        } else if on_lapse == OnLapse::Rerun || had_not_begun {
+            Fate::Released
+        } else {
+            Fate::InDoubt
         }
     }
 

@@ -64,12 +64,12 @@ async fn each_route_can_have_its_own_time_to_live() {
     };
     let (short, long) = (route("/short", 10).await, route("/long", 100).await);
     short.send(&post("/short").key(uuid(1))).await;
-    long.send(&post("/long").key(uuid(1))).await;
+    long.send(&post("/long").key(uuid(2))).await;
 
     tokio::time::advance(Duration::from_secs(50)).await;
 
     assert_eq!(short.send(&post("/short").key(uuid(1))).await.run(), 2);
-    assert_eq!(long.send(&post("/long").key(uuid(1))).await.run(), 1);
+    assert_eq!(long.send(&post("/long").key(uuid(2))).await.run(), 1);
     assert_eq!((short.runs(), long.runs()), (2, 1));
 }
 

@@ -13,6 +13,7 @@ mod details;
 mod duplicates;
 mod extension;
 mod grpc;
+mod hold;
 mod identity;
 mod known_failures;
 mod profiles;

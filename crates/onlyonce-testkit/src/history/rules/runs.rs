@@ -102,6 +102,15 @@ fn to_its_end(ledger: &Ledger<'_>, call: &Call<'_>, run: &Run<'_>) -> Result<(),
     })
 }
 
+/// Whether a run ended without anything to store.
+fn is_unstored(ending: Option<&Ending>, storable: bool) -> bool {
+    let ended = matches!(
+        ending,
+        Some(Ending::NotRun | Ending::Finished { .. } | Ending::Panicked { .. })
+    );
+    ended && !storable
+}
+
 /// What the engine tells the store of a run is what the run was.
 fn said(tenure: &Tenure<'_>, run: Option<&Run<'_>>, deed: &Deed<'_>) -> Option<Broken> {
     let ended = run.and_then(|run| run.ended);
@@ -121,15 +130,15 @@ fn said(tenure: &Tenure<'_>, run: Option<&Run<'_>>, deed: &Deed<'_>) -> Option<B
         }
         Ask::GiveBack => {
             let none = run.is_none_or(|run| run.started.us > deed.sent.us);
-            let unstored = matches!(
-                ending,
-                Some(Ending::NotRun | Ending::Finished { .. } | Ending::Panicked { .. })
-            );
-            (none || (unstored && !storable), GIVEN_BACK)
+            (none || is_unstored(ending, storable), GIVEN_BACK)
         }
-        // Who runs it by hand and goes away before the start leaves it in doubt too.
+        // Who runs it by hand and goes away before the start leaves it in doubt too; and so does an
+        // answer that is not stored, under `hold` or after an attempt that may have done something.
         Ask::Doubt => (
-            run.is_none() || dropped || ending == Some(&Ending::Unknown),
+            run.is_none()
+                || dropped
+                || ending == Some(&Ending::Unknown)
+                || is_unstored(ending, storable),
             GIVEN_BACK,
         ),
     };

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use onlyonce_core::policy::Fate;
 use onlyonce_core::response::Origin;
 use onlyonce_core::store::Receipt;
 use onlyonce_core::{Answer, Replay, Response, Timestamp};
@@ -49,6 +50,7 @@ pub(in crate::sim) fn heard(ledger: &mut Ledger, call: usize, answer: &Answer, n
             response,
             receipt: Some(receipt),
             as_returned,
+            ..
         } => ran(ledger, call, response, receipt, *as_returned, now),
         Answer::Ran {
             response,
@@ -111,7 +113,7 @@ fn is_own(id: usize, run: &Run, response: &Response) -> bool {
 /// The handler ran, and nothing is stored: was that right?
 fn unstored(id: usize, run: &Run, response: &Response) -> Checked {
     let storable = match run.ended {
-        Some((_, Ending::Finished { storable } | Ending::Panicked { storable })) => storable,
+        Some((_, Ending::Finished { fate } | Ending::Panicked { fate })) => fate == Fate::Stored,
         Some((_, _)) | None => true,
     };
     // Forgotten or expired under its feet, or taken over by one who then gave the slot back:

@@ -68,7 +68,8 @@ pub(super) fn released(ledger: &Ledger, outer: &Tenure, why: Release, now: Ms) -
     let run = ledger.run_of(&outer.token).map(|id| &ledger.runs[id]);
     let true_words = match (why, run) {
         (Release::NotRun, None) => true,
-        (Release::NotRun, Some(run)) => nothing_is_left(ledger, run, now),
+        (Release::NotRun, Some(run)) => nothing_is_left(ledger, run, now) && outer.attempt == 1,
+        (Release::Unknown, _) if outer.attempt > 1 => true,
         (Release::Unknown, _) => is_in_doubt(ledger, outer, now),
     };
     require(
@@ -86,15 +87,7 @@ pub(super) fn released(ledger: &Ledger, outer: &Tenure, why: Release, now: Ms) -
 
 /// Whether a run has left nothing of its own under the new secret.
 fn nothing_is_left(ledger: &Ledger, run: &Run, now: Ms) -> bool {
-    let nothing_to_store = matches!(
-        run.ended,
-        Some((
-            _,
-            Ending::NotRun
-                | Ending::Finished { storable: false }
-                | Ending::Panicked { storable: false }
-        ))
-    );
+    let nothing_to_store = run.ended.is_some_and(|(_, ending)| ending.may_run_again());
     let call = &ledger.calls[run.call];
     let tenure = run.token.and_then(|token| {
         let cell = ledger.cell_of(call, &token);
@@ -125,10 +118,7 @@ fn is_in_doubt(ledger: &Ledger, outer: &Tenure, now: Ms) -> bool {
     let mut flights = ledger.flights(id, during);
     inner.any(|it| it.in_doubt(during))
         || flights.any(|run| {
-            let unknown = matches!(
-                run.ended,
-                Some((_, Ending::Unknown | Ending::TimedOut | Ending::Abandoned))
-            );
+            let unknown = run.ended.is_some_and(|(_, ending)| ending.is_in_doubt());
             unknown || run.failing.is_some() || run.told_absent
         })
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use onlyonce_core::policy::Fate;
 use onlyonce_core::response::Origin;
 use onlyonce_core::{Claim, Claimed, OnLapse, Release, Response, State, Token};
 
@@ -231,8 +232,8 @@ pub(in crate::sim) fn completed(
     };
     let run = &ledger.runs[id];
     let own = match run.ended {
-        Some((_, Ending::Finished { storable: true })) => response.body == body(id),
-        Some((_, Ending::Panicked { storable: true })) => response.origin == Origin::Panicked,
+        Some((_, Ending::Finished { fate: Fate::Stored })) => response.body == body(id),
+        Some((_, Ending::Panicked { fate: Fate::Stored })) => response.origin == Origin::Panicked,
         Some(_) | None => false,
     };
     require(
@@ -248,28 +249,30 @@ pub(in crate::sim) fn completed(
     )
 }
 
-/// A claim is given back only by who did not run, or whose answer is not to be stored; it is left
-/// in doubt only by who does not know.
+/// Whether a claim follows another attempt that may have done something.
+fn took_over(ledger: &Ledger, token: &Token) -> bool {
+    let mut tenures = ledger.cells.iter().filter_map(|cell| cell.tenure_of(token));
+    tenures.any(|it| it.attempt > 1)
+}
+
+/// A claim is given back only by who did not run, or whose answer says that it may run again; it is
+/// left in doubt only by who does not know, or must not run again. One that took over from another
+/// leaves what that one may have done in doubt.
 pub(in crate::sim) fn released(ledger: &Ledger, token: &Token, why: Release, now: Ms) -> Checked {
     if let Some(outer) = ledger.outer(token) {
         return nested::released(ledger, outer, why, now);
     }
     let run = ledger.run_of(token).map(|id| &ledger.runs[id]);
+    let took_over = took_over(ledger, token);
     let true_words = match (why, run.map(|run| run.ended)) {
+        // Who does not know what it claimed gives it back as it is.
         (Release::NotRun, None) => true,
-        (Release::NotRun, Some(Some((_, ending)))) => matches!(
-            ending,
-            Ending::NotRun
-                | Ending::Finished { storable: false }
-                | Ending::Panicked { storable: false }
-        ),
+        (Release::Unknown, None) => took_over,
+        (Release::NotRun, Some(Some((_, ending)))) => ending.may_run_again() && !took_over,
         (Release::Unknown, Some(Some((_, ending)))) => {
-            matches!(
-                ending,
-                Ending::Unknown | Ending::TimedOut | Ending::Abandoned
-            )
+            ending.is_in_doubt() || (ending.may_run_again() && took_over)
         }
-        (Release::NotRun, Some(None)) | (Release::Unknown, None | Some(None)) => false,
+        (Release::NotRun | Release::Unknown, Some(None)) => false,
     };
     require(
         true_words,

@@ -70,13 +70,14 @@ async fn a_record_committed_by_the_handler_outlives_the_handler_s_error() {
             .await;
         let request = post(PATH).key(uuid(1));
 
-        let first = app.try_send(&request).await;
+        let first = app.send(&request).await;
         let retry = app.send(&request).await;
 
-        assert_eq!(first.unwrap_err(), Broken("lost after the commit"));
-        assert!(matches!(retry.status, 200 | 201), "{profile}");
-        assert_eq!(retry.header("location"), Some("/orders/7"));
-        assert!(retry.text().starts_with(r#"{"order":7"#));
+        for answer in [first, retry] {
+            assert!(matches!(answer.status, 200 | 201), "{profile}");
+            assert_eq!(answer.header("location"), Some("/orders/7"));
+            assert!(answer.text().starts_with(r#"{"order":7"#));
+        }
         assert_eq!(app.runs(), 1, "{profile}");
     }
 }

@@ -24,7 +24,7 @@ const STANDARD: Contract = Contract {
     not_stored: &[401, 407, 408, 425, 429, 503],
     panics_stored: true,
     ttl: None,
-    route_in_scope: true,
+    route_in_scope: false,
     missing_key: Refused::no(400, "missing-key"),
     bad_key: Refused::no(400, "bad-key"),
     bad_ttl: Refused::no(400, "bad-ttl"),
@@ -43,6 +43,7 @@ const STANDARD: Contract = Contract {
 /// Intake submissions. Below 500 is stored, but for the answers from before the work (PROTOCOL 21).
 const FORMBRIDGE: Contract = Contract {
     profile: Profile::Formbridge,
+    route_in_scope: true,
     envelope: Envelope::OkError,
     covered: &["POST", "PUT", "PATCH"],
     charset: Charset::UrlSafe,
@@ -91,6 +92,7 @@ const FORMBRIDGE_008: Contract = Contract {
 /// Form submissions; only success is stored.
 const BROKER: Contract = Contract {
     profile: Profile::Broker,
+    route_in_scope: true,
     envelope: Envelope::SuccessError,
     covered: &["POST"],
     charset: Charset::Text,
@@ -118,7 +120,6 @@ const GUARDIAN: Contract = Contract {
     replay_marks: &[],
     first_marks: &[],
     not_stored: &[],
-    route_in_scope: false,
     missing_key: Refused::no(400, "MISSING_IDEMPOTENCY_KEY"),
     bad_key: Refused::no(400, "INVALID_IDEMPOTENCY_KEY"),
     mismatch: OtherPayload::Refused(Refused::no(422, "IDEMPOTENCY_KEY_REUSED")),
@@ -137,6 +138,7 @@ const GUARDIAN: Contract = Contract {
 /// A general middleware: everything is stored.
 const MIDDLEWARE: Contract = Contract {
     profile: Profile::Middleware,
+    route_in_scope: true,
     key_bytes_max: Some(200),
     charset: Charset::Text,
     replay_marks: &[Mark::Flag("idempotent-replay"), Mark::Key],
@@ -151,6 +153,7 @@ const MIDDLEWARE: Contract = Contract {
 /// The IETF draft.
 const IETF: Contract = Contract {
     profile: Profile::Ietf,
+    route_in_scope: true,
     covered: &["POST", "PATCH"],
     key_required: &["POST", "PATCH"],
     charset: Charset::Text,
@@ -169,7 +172,6 @@ const STRIPE: Contract = Contract {
     replay_marks: &[IDEMPOTENT_REPLAYED],
     first_marks: &[Mark::Key],
     not_stored: &[400, 401, 407, 408, 409, 425, 429],
-    route_in_scope: false,
     missing_key: Refused::no(400, "invalid_request_error"),
     bad_key: Refused::no(400, "invalid_request_error"),
     mismatch: OtherPayload::Refused(Refused::no(400, "idempotency_error")),
