@@ -10,6 +10,7 @@ use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use onlyonce_core::policy::Fate;
 use onlyonce_core::{Call, Clock, Engine, Execution, Outcome, Reason, Refusal, Slot, SystemClock};
 
 mod bad;
@@ -30,8 +31,10 @@ const RETRY_AFTER: Duration = Duration::from_secs(5);
 ///
 /// Who takes too much is who it is proven to be (a [`Principal`](crate::Principal), a verified
 /// token, a trusted header), else the [`ClientAddress`](crate::ClientAddress) it comes from. Who is
-/// wrong too often is told by its own credential or session before its address, which may be a
-/// proxy's. New keys are bounded before they run: what runs at the same time may go over it.
+/// wrong too often is told by its own credential or session, and is paused: all it sends under a key
+/// is refused for a while. Those who are known only by their address, which may be a proxy's, are
+/// refused no more than their bad requests. New keys are bounded before they run: what runs at the
+/// same time may go over it.
 ///
 /// ```
 /// use onlyonce_tower::{Allowance, AllowanceRule};
@@ -106,7 +109,7 @@ impl Allowance {
         asker: &Asker,
     ) -> Result<Option<Taking>, Refusal> {
         if self.bad.is_anyone_paused()
-            && let Some(left) = self.bad.paused(&asker.guesser(engine))
+            && let Some(left) = asker.itself(engine).and_then(|it| self.bad.paused(&it))
         {
             return Err(Refusal::new(Reason::TooManyBadRequests).retry_after(left));
         }
@@ -125,14 +128,23 @@ impl Allowance {
         Ok(Some(Taking { allowance, caller }))
     }
 
-    /// Counts a refusal that a guesser would get; one too many is told instead.
+    /// Counts a refusal that a guesser would get; one too many is told instead. Who is known, or
+    /// shows a credential of its own, is then paused. Whoever is only known by an address is not:
+    /// others may come from there too, and their good requests must not pay for it.
     pub(crate) fn counted(&self, refusal: Refusal, asker: &Asker, engine: &Engine) -> Refusal {
         let is_bad = matches!(
             refusal.reason,
             Reason::BadKey | Reason::Mismatch | Reason::OtherCredential
         );
-        let count = || self.bad.count(&asker.guesser(engine));
-        match is_bad.then(count).flatten() {
+        if !is_bad {
+            return refusal;
+        }
+        let itself = asker.itself(engine);
+        // Ever new credentials that claim to be somebody else's cost nothing to make.
+        let by_address = itself.is_none() || refusal.reason == Reason::OtherCredential;
+        let paused = itself.and_then(|it| self.bad.count(&it));
+        let over = || self.bad.over(&asker.origin(engine));
+        match paused.or_else(|| by_address.then(over).flatten()) {
             Some(left) => Refusal::new(Reason::TooManyBadRequests).retry_after(left),
             None => refusal,
         }
@@ -181,15 +193,19 @@ impl Taken {
     /// What became of it: kept with its bytes, or given back.
     pub(crate) fn end(mut self, outcome: &Outcome, execution: &Execution) {
         match outcome {
-            Outcome::Finished(response) if execution.stores() => {
-                self.keep(u64::try_from(response.bytes()).unwrap_or(u64::MAX));
-            }
-            Outcome::Finished(_) | Outcome::NotRun => {
-                self.ended = true;
-                self.allowance.lock().give_back(&self.caller);
-            }
+            Outcome::Finished(response) => match execution.fate() {
+                Fate::Stored => self.keep(u64::try_from(response.bytes()).unwrap_or(u64::MAX)),
+                Fate::Released => self.give_back(),
+                Fate::InDoubt => self.keep(0),
+            },
+            Outcome::NotRun => self.give_back(),
             Outcome::Unknown => self.keep(0),
         }
+    }
+
+    fn give_back(&mut self) {
+        self.ended = true;
+        self.allowance.lock().give_back(&self.caller);
     }
 
     fn keep(&mut self, bytes: u64) {

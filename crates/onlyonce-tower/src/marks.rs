@@ -125,13 +125,17 @@ impl<'de> Deserialize<'de> for Members<'de> {
     }
 }
 
-/// The values of a JSON object's members called `name`: none, one, or, badly, several.
+/// The values of a JSON object's members called `name`: none, one, or, badly, several. None for what
+/// is no JSON object, too.
 pub(crate) fn members<'a>(body: &'a [u8], name: &str) -> Vec<&'a RawValue> {
-    let Ok(Members(members)) = serde_json::from_slice(body) else {
-        return Vec::new();
-    };
-    members
+    object_members(body, name).unwrap_or_default()
+}
+
+/// The same; nothing for what is no JSON object.
+pub(crate) fn object_members<'a>(body: &'a [u8], name: &str) -> Option<Vec<&'a RawValue>> {
+    let Members(members) = serde_json::from_slice(body).ok()?;
+    let called = members
         .into_iter()
-        .filter_map(|(found, value)| (found == name).then_some(value))
-        .collect()
+        .filter_map(|(found, value)| (found == name).then_some(value));
+    Some(called.collect())
 }

@@ -2,20 +2,20 @@
 //! principal where there is one, so that a refreshed token of the same user reaches the same
 //! record; what is untrusted never addresses a record on its own.
 
-use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use http::header::{COOKIE, HOST};
-use http::{HeaderMap, HeaderName, request};
+use http::{HeaderName, request};
 use onlyonce_core::policy::ScopeName;
-use onlyonce_core::{Engine, Reason, Refusal, Scope, Slot};
+use onlyonce_core::{Engine, Refusal, Scope};
 
-use crate::marks::members;
-
+mod asker;
 mod caller;
 #[cfg(feature = "jwt")]
 mod jwt;
+mod read;
+
+pub(crate) use self::asker::Asker;
 
 #[cfg(feature = "jwt")]
 pub use self::jwt::{JwtError, JwtVerifier};
@@ -95,13 +95,6 @@ pub(crate) struct Scoped<'a> {
     pub(crate) intake: Option<Arc<str>>,
 }
 
-/// Whose [`Allowance`](crate::Allowance) a request counts for, as far as is known.
-pub(crate) struct Asker {
-    proven: Option<Vec<u8>>,
-    secret: Option<Vec<u8>>,
-    address: Option<IpAddr>,
-}
-
 /// What a scope is read from.
 pub(crate) struct Subject<'a> {
     pub(crate) parts: &'a request::Parts,
@@ -153,12 +146,12 @@ impl ScopeRule {
         subject: &Subject<'a>,
         engine: &Engine,
     ) -> Result<Scoped<'a>, Refusal> {
-        let mut read = Scoped::new(engine);
-        read.part("host", host(subject.parts));
+        let mut scoped = Scoped::new(engine);
+        scoped.part("host", read::host(subject.parts)?);
         for part in &self.parts {
-            part.read(subject, engine, &mut read)?;
+            part.read(subject, engine, &mut scoped)?;
         }
-        Ok(read)
+        Ok(scoped)
     }
 
     /// Who asks, of a request that has no scope, because it was refused before.
@@ -195,6 +188,7 @@ impl<'a> Scoped<'a> {
         Asker {
             proven: self.proven.take(),
             secret: self.secret.map(<[u8]>::to_vec),
+            credential: self.credential,
             address: parts.extensions.get().map(|ClientAddress(ip)| *ip),
         }
     }
@@ -207,42 +201,6 @@ impl<'a> Scoped<'a> {
     fn part(&mut self, name: &str, value: Option<impl AsRef<[u8]>>) {
         self.scope.add(name, value);
     }
-}
-
-impl Asker {
-    /// Who takes keys and bytes. What anyone can make up is worth less than the address it came
-    /// from: a flood may come under ever new credentials.
-    pub(crate) fn taker(&self, engine: &Engine) -> Slot {
-        let name = self.proven().or_else(|| self.address());
-        digest(engine, name.or_else(|| self.secret()))
-    }
-
-    /// Who is wrong. Guesses under a made-up credential reach none but its own records, and many
-    /// callers may come from one address, that of a proxy: only what could be another's goes by it.
-    pub(crate) fn guesser(&self, engine: &Engine) -> Slot {
-        let name = self.proven().or_else(|| self.secret());
-        digest(engine, name.or_else(|| self.address()))
-    }
-
-    fn proven(&self) -> Option<Vec<u8>> {
-        Some([b"p", &self.proven.as_ref()?[..]].concat())
-    }
-
-    fn secret(&self) -> Option<Vec<u8>> {
-        Some([b"c", &self.secret.as_ref()?[..]].concat())
-    }
-
-    fn address(&self) -> Option<Vec<u8>> {
-        Some(match self.address? {
-            IpAddr::V4(ip) => [b"4", &ip.octets()[..]].concat(),
-            // Who has one address of IPv6 has its whole network.
-            IpAddr::V6(ip) => [b"6", &ip.octets()[..8]].concat(),
-        })
-    }
-}
-
-fn digest(engine: &Engine, name: Option<Vec<u8>>) -> Slot {
-    Slot::from_bytes(engine.credential(&name.unwrap_or_default()))
 }
 
 impl ScopePart {
@@ -259,88 +217,43 @@ impl ScopePart {
         &self,
         subject: &Subject<'a>,
         engine: &Engine,
-        read: &mut Scoped<'a>,
+        scoped: &mut Scoped<'a>,
     ) -> Result<(), Refusal> {
         match self {
-            Self::Route => read.part("route", Some(subject.path)),
-            Self::Caller => caller::read(subject.parts, engine, read)?,
+            Self::Route => scoped.part("route", Some(subject.path)),
+            Self::Caller => caller::read(subject.parts, engine, scoped)?,
             Self::Path(name) => {
                 let found = subject.params.iter().find(|(param, _)| param == name);
                 let value = found.map(|(_, value)| value.as_str());
-                read.part(name, value);
-                if read.intake.is_none() {
-                    read.intake = value.map(Into::into);
+                scoped.part(name, value);
+                if scoped.intake.is_none() {
+                    scoped.intake = value.map(Into::into);
                 }
             }
             Self::Header { name, trusted } => {
-                let value = only_line(&subject.parts.headers, name)?;
-                read.part(name.as_str(), value);
-                match value {
-                    Some(value) if *trusted => read.prove(&[name.as_str().as_bytes(), value]),
+                let value = read::only_line(&subject.parts.headers, name)?;
+                scoped.part(name.as_str(), value);
+                match value.filter(|value| !value.is_empty()) {
+                    Some(value) if *trusted => scoped.prove(&[name.as_str().as_bytes(), value]),
                     // Whom nothing in front has named, the credential still tells apart.
-                    None if *trusted => caller::read(subject.parts, engine, read)?,
+                    None if *trusted => caller::read(subject.parts, engine, scoped)?,
                     Some(_) | None => {}
                 }
             }
             Self::Cookie(name) => {
-                let value = cookie(&subject.parts.headers, name)?;
-                read.part(name, value);
-                match value {
-                    Some(value) => read.secret = Some(value.as_bytes()),
-                    None => caller::read(subject.parts, engine, read)?,
+                let value = read::cookie(&subject.parts.headers, name)?;
+                scoped.part(name, value);
+                match value.filter(|value| !value.is_empty()) {
+                    Some(value) => scoped.secret = Some(value),
+                    None => caller::read(subject.parts, engine, scoped)?,
                 }
             }
             Self::Body(member) => {
-                // The raw text: `"1"` and `1` are two sessions.
-                let found = members(subject.body, member);
-                read.part(member, found.last().map(|value| value.get()));
+                scoped.part(member, read::member(subject.body, member)?);
             }
             #[cfg(feature = "jwt")]
-            Self::Jwt(verifier) => verifier.read(subject.parts, read)?,
+            Self::Jwt(verifier) => verifier.read(subject.parts, scoped)?,
         }
         Ok(())
     }
-}
-
-/// One line or none; which of several counts would be a guess that an attacker could steer.
-fn only_line<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a [u8]>, Refusal> {
-    let mut lines = headers.get_all(name).iter();
-    let first = lines.next();
-    if lines.next().is_some() {
-        let why = format!("the header {name} was sent more than once");
-        return Err(Refusal::new(Reason::Unscoped).because(why));
-    }
-    Ok(first.map(|value| value.as_bytes()))
-}
-
-/// The host the client asked for, without regard to case.
-fn host(parts: &request::Parts) -> Option<Cow<'_, [u8]>> {
-    let host = parts
-        .uri
-        .authority()
-        .map(|authority| authority.as_str().as_bytes())
-        .or_else(|| parts.headers.get(HOST).map(|host| host.as_bytes()));
-    host.map(|host| {
-        if host.iter().any(u8::is_ascii_uppercase) {
-            host.to_ascii_lowercase().into()
-        } else {
-            host.into()
-        }
-    })
-}
-
-fn cookie<'a>(headers: &'a HeaderMap, wanted: &str) -> Result<Option<&'a str>, Refusal> {
-    let mut found = headers
-        .get_all(COOKIE)
-        .iter()
-        .filter_map(|line| line.to_str().ok())
-        .flat_map(|line| line.split(';'))
-        .filter_map(|pair| pair.trim().split_once('='))
-        .filter_map(|(name, value)| (name == wanted).then_some(value));
-    let first = found.next();
-    if found.next().is_some() {
-        let why = format!("the cookie {wanted} was sent more than once");
-        return Err(Refusal::new(Reason::Unscoped).because(why));
-    }
-    Ok(first)
 }

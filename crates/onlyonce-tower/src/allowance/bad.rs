@@ -1,5 +1,5 @@
-//! Bad requests, counted a caller. Who sends too many is paused: a guesser must not learn from the
-//! next guess either, so everything it sends under a key is refused until then.
+//! Bad requests, counted for each caller. One who sends too many is paused: a guesser must not
+//! learn from the next guess either, so everything it sends under a key is refused until then.
 
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -55,14 +55,12 @@ impl Bad {
         if let Some(left) = self.paused(caller) {
             return Some(left);
         }
-        if self.limiter.len() >= CALLERS_MAX {
-            self.limiter.retain_recent();
+        let left = self.over(caller)?;
+        let is_shared = !self.has_place();
+        if is_shared {
+            return Some(left);
         }
-        let has_place = self.limiter.len() < CALLERS_MAX;
-        let counted = if has_place { caller } else { &OTHERS };
-        let until = self.limiter.check_key(counted).err()?;
         let now = self.clock.now();
-        let left = until.wait_time_from(Nanos::from(now));
         let mut paused = self.lock();
         if paused.len() >= CALLERS_MAX {
             paused.retain(|_, until| *until > now);
@@ -71,6 +69,23 @@ impl Bad {
             paused.insert(*caller, now + left);
         }
         Some(left)
+    }
+
+    /// Counts a bad request without pausing anyone: how long until the next one is told what is
+    /// wrong with it, if this one is one too many.
+    pub(super) fn over(&self, caller: &Slot) -> Option<Duration> {
+        if !self.has_place() {
+            self.limiter.retain_recent();
+        }
+        let counted = if self.has_place() { caller } else { &OTHERS };
+        let until = self.limiter.check_key(counted).err()?;
+        Some(until.wait_time_from(Nanos::from(self.clock.now())))
+    }
+
+    /// Whether callers are counted by name. Those without a place are counted together, and no
+    /// single one of them can be blamed.
+    fn has_place(&self) -> bool {
+        self.limiter.len() < CALLERS_MAX
     }
 
     fn lock(&self) -> MutexGuard<'_, SlotMap<Duration>> {

@@ -6,9 +6,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::header::AUTHORIZATION;
 use http::{HeaderValue, request};
-use onlyonce_core::{Engine, Reason, Refusal};
+use onlyonce_core::{Engine, Refusal};
 use serde::Deserialize;
 
+use super::read::unscoped;
 use super::{Principal, Scoped};
 
 /// Schemes whose credential differs with every request: there is no stable caller in them.
@@ -22,6 +23,9 @@ const PER_REQUEST_SCHEMES: [&str; 8] = [
     "negotiate",
     "ntlm",
 ];
+
+/// Schemes that say nothing without what follows them. Any other single word may be a key.
+const NAMED_SCHEMES: [&str; 2] = ["bearer", "basic"];
 
 pub(super) fn read<'a>(
     parts: &'a request::Parts,
@@ -60,16 +64,24 @@ pub(super) fn credential(parts: &request::Parts) -> Result<Option<&HeaderValue>,
         return Ok(None);
     };
     if lines.next().is_some() {
-        return Err(Refusal::new(Reason::Unscoped).because("Authorization was sent more than once"));
+        return Err(unscoped("Authorization was sent more than once"));
     }
-    let scheme = scheme(credential);
-    if PER_REQUEST_SCHEMES
-        .iter()
-        .any(|it| scheme.eq_ignore_ascii_case(it.as_bytes()))
-    {
+    let (scheme, rest) = split(credential);
+    if scheme.is_empty() {
+        return Err(unscoped("Authorization was sent without a credential"));
+    }
+    let names_nobody = rest.is_empty() && NAMED_SCHEMES.iter().any(|it| is(scheme, it));
+    if names_nobody {
         let scheme = String::from_utf8_lossy(scheme);
-        let why = format!("credentials of the scheme {scheme} differ with every request");
-        return Err(Refusal::new(Reason::Unscoped).because(why));
+        let why = format!("Authorization has the scheme {scheme} without a credential");
+        return Err(unscoped(why));
+    }
+    if PER_REQUEST_SCHEMES.iter().any(|it| is(scheme, it)) {
+        let scheme = String::from_utf8_lossy(scheme);
+        let why = format!(
+            "credentials of the scheme {scheme} differ with every request, so this route needs a configured scope"
+        );
+        return Err(unscoped(why));
     }
     Ok(Some(credential))
 }
@@ -82,18 +94,23 @@ pub(super) fn opaque<'a>(credential: &'a HeaderValue, read: &mut Scoped<'a>) {
 
 /// The token of a `Bearer` credential.
 pub(super) fn bearer(credential: &HeaderValue) -> Option<&str> {
-    let scheme = scheme(credential);
-    if !scheme.eq_ignore_ascii_case(b"bearer") {
+    let (scheme, token) = split(credential);
+    if !is(scheme, "bearer") {
         return None;
     }
-    let token = credential.as_bytes().trim_ascii()[scheme.len()..].trim_ascii();
     str::from_utf8(token).ok().filter(|token| !token.is_empty())
 }
 
-fn scheme(credential: &HeaderValue) -> &[u8] {
+/// The first word of a credential, and the rest.
+fn split(credential: &HeaderValue) -> (&[u8], &[u8]) {
     let text = credential.as_bytes().trim_ascii();
-    let end = text.iter().position(|byte| *byte == b' ');
-    &text[..end.unwrap_or(text.len())]
+    let end = text.iter().position(u8::is_ascii_whitespace);
+    let (scheme, rest) = text.split_at(end.unwrap_or(text.len()));
+    (scheme, rest.trim_ascii())
+}
+
+fn is(scheme: &[u8], name: &str) -> bool {
+    scheme.eq_ignore_ascii_case(name.as_bytes())
 }
 
 #[derive(Deserialize)]

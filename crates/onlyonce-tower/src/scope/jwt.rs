@@ -1,19 +1,22 @@
 //! The caller by a verified token: issuer and a claim of its choice, so that a refreshed token of
-//! the same user reaches the same record.
+//! the same user reaches the same record. A token that does not verify is refused: taken for a
+//! stranger, a caller whose token expires between two tries would run its operation twice.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
 use http::request;
+use jsonwebtoken::errors::ErrorKind;
 use jsonwebtoken::jwk::{
     AlgorithmParameters, EllipticCurve, Jwk, JwkSet, KeyAlgorithm, PublicKeyUse,
 };
 use jsonwebtoken::{Algorithm, DecodingKey, Validation};
-use onlyonce_core::Refusal;
+use onlyonce_core::{Reason, Refusal};
 use serde_json::Value;
 use thiserror::Error;
 
+use super::read::unscoped;
 use super::{Scoped, caller};
 
 /// Verifies bearer tokens and takes the caller from one of their claims.
@@ -112,14 +115,14 @@ impl JwtVerifier {
         }
     }
 
-    /// Takes only tokens of this issuer.
+    /// Takes only tokens of this issuer; one that names none is not taken either.
     #[must_use]
     pub fn issuer(mut self, issuer: &str) -> Self {
         self.issuer = Some(issuer.into());
         self
     }
 
-    /// Takes only tokens for this audience.
+    /// Takes only tokens for this audience; one that names none is not taken either.
     #[must_use]
     pub fn audience(mut self, audience: &str) -> Self {
         self.audience = Some(audience.into());
@@ -133,7 +136,8 @@ impl JwtVerifier {
         self
     }
 
-    /// No credential is anonymous; one that does not verify is only ever itself.
+    /// No credential is anonymous, and one that is no token is only ever itself. A token has to
+    /// verify.
     pub(super) fn read<'a>(
         &self,
         parts: &'a request::Parts,
@@ -143,21 +147,28 @@ impl JwtVerifier {
             read.part("caller", None::<&[u8]>);
             return Ok(());
         };
-        match caller::bearer(credential).and_then(|token| self.verify(token)) {
-            Some((issuer, claim)) => {
-                read.actor = Some(claim.as_str().into());
-                let known_issuer = issuer.as_deref().unwrap_or_default();
-                read.prove(&[b"jwt", known_issuer.as_bytes(), claim.as_bytes()]);
-                read.part("verified issuer", issuer);
-                read.part("verified claim", Some(claim));
-            }
-            None => caller::opaque(credential, read),
-        }
+        let Some(token) = caller::bearer(credential).filter(|token| is_token(token)) else {
+            caller::opaque(credential, read);
+            return Ok(());
+        };
+        let claims = self.verify(token).map_err(unverified)?;
+        let text = |name: &str| claims.get(name).and_then(Value::as_str);
+        let Some(claim) = text(&self.claim).filter(|claim| !claim.is_empty()) else {
+            let why = format!("the token has no text in its claim {}", self.claim);
+            return Err(unscoped(why));
+        };
+        let issuer = text("iss");
+        read.actor = Some(claim.into());
+        let known_issuer = issuer.unwrap_or_default();
+        read.prove(&[b"jwt", known_issuer.as_bytes(), claim.as_bytes()]);
+        read.part("verified issuer", issuer);
+        read.part("verified claim", Some(claim));
         Ok(())
     }
 
-    fn verify(&self, token: &str) -> Option<(Option<String>, String)> {
-        let header = jsonwebtoken::decode_header(token).ok()?;
+    /// The claims of a token that a key of ours has signed, or what is wrong with it.
+    fn verify(&self, token: &str) -> Result<Claims, &'static str> {
+        let header = jsonwebtoken::decode_header(token).map_err(|_| "its header cannot be read")?;
         let wanted = header.kid.as_deref();
         let fits = |key: &&VerifyingKey| {
             key.algorithm == header.alg
@@ -166,24 +177,84 @@ impl JwtVerifier {
                     (Some(_) | None, _) => true,
                 }
         };
-        let mut fitting = self.keys.iter().filter(fits);
-        fitting.find_map(|key| self.verify_by(key, token))
+        let mut result = Err("no key that is trusted here fits it");
+        for key in self.keys.iter().filter(fits) {
+            result = self.verify_by(key, token);
+            if result.is_ok() {
+                break;
+            }
+        }
+        result
     }
 
-    fn verify_by(&self, key: &VerifyingKey, token: &str) -> Option<(Option<String>, String)> {
+    fn verify_by(&self, key: &VerifyingKey, token: &str) -> Result<Claims, &'static str> {
         let mut validation = Validation::new(key.algorithm);
+        validation.validate_nbf = true;
         validation.validate_aud = self.audience.is_some();
+        let mut required = vec!["exp"];
         if let Some(audience) = &self.audience {
             validation.set_audience(&[audience]);
+            required.push("aud");
         }
         if let Some(issuer) = &self.issuer {
             validation.set_issuer(&[issuer]);
+            required.push("iss");
         }
-        let token: jsonwebtoken::TokenData<BTreeMap<String, Value>> =
-            jsonwebtoken::decode(token, &key.key, &validation).ok()?;
-        let text = |name: &str| token.claims.get(name)?.as_str().map(str::to_owned);
-        Some((text("iss"), text(&self.claim)?))
+        validation.set_required_spec_claims(&required);
+        let token = jsonwebtoken::decode::<Claims>(token, &key.key, &validation)
+            .map_err(|error| wrong(error.kind()))?;
+        well_formed(token.claims)
     }
+}
+
+type Claims = BTreeMap<String, Value>;
+
+/// Whether this has the form of a signed token, and so claims to be one.
+fn is_token(token: &str) -> bool {
+    token.split('.').count() == 3
+}
+
+/// Claims of the types that RFC 7519 gives them: one that cannot be read has not been checked.
+fn well_formed(claims: Claims) -> Result<Claims, &'static str> {
+    let is_text = |name: &str| claims.get(name).is_none_or(Value::is_string);
+    let is_audience = match claims.get("aud") {
+        None | Some(Value::String(_)) => true,
+        Some(Value::Array(names)) => names.iter().all(Value::is_string),
+        Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_)) => false,
+    };
+    if !is_text("iss") {
+        return Err("its claim iss is not a text");
+    }
+    if !is_audience {
+        return Err("its claim aud is neither a text nor a list of texts");
+    }
+    Ok(claims)
+}
+
+/// What is wrong with a token, in words that tell nothing of the keys.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "the library's errors may grow, and any of them means that it does not verify"
+)]
+fn wrong(error: &ErrorKind) -> &'static str {
+    match error {
+        ErrorKind::ExpiredSignature => "it has expired",
+        ErrorKind::ImmatureSignature => "it is not valid yet",
+        ErrorKind::InvalidIssuer => "it is of another issuer",
+        ErrorKind::InvalidAudience => "it is for another audience",
+        ErrorKind::MissingRequiredClaim(claim) => match claim.as_str() {
+            "exp" => "it does not say when it expires (claim exp)",
+            "iss" => "it does not name its issuer (claim iss)",
+            "aud" => "it does not name its audience (claim aud)",
+            _ => "a claim is missing",
+        },
+        ErrorKind::InvalidClaimFormat(_) => "a claim of time is not a number",
+        _ => "its signature does not verify",
+    }
+}
+
+fn unverified(why: &'static str) -> Refusal {
+    Refusal::new(Reason::Unverified).because(why)
 }
 
 /// The algorithm a key of a set is for: what it says, else what its type is used for.

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use onlyonce_core::Profile;
-use onlyonce_tower::{Allowance, AllowanceRule};
+use onlyonce_tower::{Allowance, AllowanceRule, ScopePart};
 
 use crate::support::{App, PATH, numbered, post, uuid};
 
@@ -249,4 +249,69 @@ async fn any_number_of_keys_is_taken_unless_told_otherwise() {
     for n in 1..=300 {
         assert_eq!(app.send(&post(PATH).key(uuid(n))).await.run(), n);
     }
+}
+
+/// Those who are told apart only by where they come from must not pay for each other.
+#[tokio::test(start_paused = true)]
+async fn bad_keys_of_one_do_not_pause_others_from_the_same_address() {
+    const PROXY: &str = "192.0.2.7";
+    let jwt = |who: &str, n: u64| format!("e30.{who}.{n}");
+    let (alice, mallory) = ("eyJzdWIiOiJhbGljZSJ9", "eyJzdWIiOiJtYWxsb3J5In0");
+    let app = App::under(Profile::Standard)
+        .allowance(mistakes(2))
+        .open()
+        .await;
+    let by = |who: &str| post(PATH).bearer(&jwt(who, 1)).from(PROXY);
+    let anonymous = || post(PATH).from(PROXY);
+    assert_eq!(app.send(&by(alice).key("old")).await.run(), 1);
+    assert_eq!(app.send(&anonymous().key("old")).await.run(), 2);
+    for bad in [by(mallory), anonymous()] {
+        for status in [400, 400, 429, 429] {
+            let answer = app.send(&bad.clone().key("\"broken")).await;
+            assert_eq!(answer.status, status);
+        }
+    }
+
+    assert_eq!(app.send(&by(mallory).key("new")).await.status, 429);
+    assert_eq!(app.send(&by(alice).key("old")).await.run(), 1);
+    assert_eq!(app.send(&by(alice).key("new")).await.run(), 3);
+    assert_eq!(app.send(&anonymous().key("old")).await.run(), 2);
+    assert_eq!(app.send(&anonymous().key("new")).await.run(), 4);
+}
+
+/// A cookie is what its caller is told apart by.
+#[tokio::test(start_paused = true)]
+async fn bad_keys_of_one_session_do_not_pause_another() {
+    let app = App::under(Profile::Standard)
+        .scope([ScopePart::Cookie("sid".into())])
+        .allowance(mistakes(2))
+        .open()
+        .await;
+    let by = |sid: &str| post(PATH).header("cookie", format!("sid={sid}"));
+    for status in [400, 400, 429] {
+        let bad = by("mallory").from("192.0.2.7").key("\"broken");
+        assert_eq!(app.send(&bad).await.status, status);
+    }
+
+    let good = |sid: &str| by(sid).from("192.0.2.7").key("good");
+    assert_eq!(app.send(&good("mallory")).await.status, 429);
+    assert_eq!(app.send(&good("alice")).await.status, 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn callers_beyond_those_counted_by_name_are_not_paused_for_each_other() {
+    const CALLERS_MAX: u64 = 10_000;
+    let app = App::under(Profile::Standard)
+        .allowance(mistakes(1))
+        .open()
+        .await;
+    let by = |n: u64| post(PATH).bearer(&format!("made-up-{n}"));
+    for n in 0..=CALLERS_MAX {
+        app.send(&by(n).key("\"broken")).await;
+    }
+
+    let late = by(CALLERS_MAX + 1);
+
+    assert_eq!(app.send(&late.clone().key("\"broken")).await.status, 429);
+    assert_eq!(app.send(&late.key("good")).await.status, 200);
 }
