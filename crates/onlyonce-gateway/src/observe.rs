@@ -63,6 +63,7 @@ impl Observers {
             meta: &record.meta,
             fingerprint: Some(&record.fingerprint),
             intake: None,
+            route: None,
         };
         let since = record.completed_at.unwrap_or(record.created_at);
         let keep_for = record.expires_at.since(since);

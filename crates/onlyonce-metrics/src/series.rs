@@ -1,4 +1,6 @@
-//! The metrics of one route and intake, found by two lookups. A name beyond the bound is `other`.
+//! The metrics of one route and intake, found by two lookups. A name beyond the bound is `other`, and
+//! an operation that is called by a path of the client's choice is `*`: no client can fill the
+//! places. Intakes are named by clients too, so those that are idle give their place to others.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -14,10 +16,16 @@ use crate::float_millis;
 use crate::lives::Lives;
 use crate::window::Window;
 
+mod idle;
+
+use self::idle::Quiet;
+
 /// Distinct values of one label.
 const VALUES_MAX: usize = 100;
 /// What all further values are called.
 const OTHER: &str = "other";
+/// What an operation is called that has no name but the path of a request.
+const UNNAMED: &str = "*";
 /// How far back the share of replays looks.
 const HIT_RATE_SPAN: Duration = Duration::from_secs(300);
 
@@ -35,6 +43,7 @@ pub(crate) struct Series {
 pub(crate) struct IntakeSeries {
     hit_rate: Ratio,
     window: Window<2>,
+    quiet: Quiet,
     total: Counter,
     replays: Counter,
     pub(crate) acquired: Counter,
@@ -76,6 +85,7 @@ impl IntakeSeries {
     /// Moves on what depends on time.
     fn roll(&self, now: Duration) {
         let counts = [self.replays.get(), self.total.get()];
+        self.quiet.note(now, self.total.get());
         let [replays, total] = self.window.since(now, HIT_RATE_SPAN, counts);
         let rate = if total == 0 {
             0.0
@@ -143,9 +153,10 @@ impl SeriesMap {
     }
 
     pub(crate) fn of(&self, about: &About<'_>) -> Arc<Series> {
-        let (operation, intake) = (&*about.meta.operation, about.intake.unwrap_or_default());
+        let intake = about.intake.unwrap_or_default();
         {
             let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+            let operation = known.operation(about);
             let found = known.find(operation, intake).or_else(|| {
                 let (operation, intake) = known.named(operation, intake);
                 known.find(operation, intake)
@@ -155,7 +166,7 @@ impl SeriesMap {
             }
         }
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-        let (operation, intake) = known.named(operation, intake);
+        let (operation, intake) = known.named(known.operation(about), intake);
         if let Some(series) = known.find(operation, intake) {
             return Arc::clone(series);
         }
@@ -174,7 +185,7 @@ impl SeriesMap {
         let own = self.of(about);
         let due = now + keep_for.saturating_sub(lifetime);
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        let of_operation = known.by_operation.get(&*about.meta.operation);
+        let of_operation = known.by_operation.get(known.operation(about));
         let mut intakes = of_operation.into_iter().flat_map(ByIntake::values);
         let begun = intakes.find(|series| series.intake.lives.cut_short(due, keep_for));
         if let Some(series) = begun {
@@ -186,26 +197,20 @@ impl SeriesMap {
     }
 
     pub(crate) fn roll(&self, now: Duration) {
-        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        for intake in known.intakes.values() {
-            intake.roll(now);
+        {
+            let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+            for intake in known.intakes.values() {
+                intake.roll(now);
+            }
         }
+        self.forget_idle(now);
     }
 
     fn make(&self, known: &mut Known, operation: Arc<str>, intake_id: Arc<str>) -> Arc<Series> {
         let intakes = known.intakes.entry(Arc::clone(&intake_id));
         let intake = intakes.or_insert_with(|| Arc::new(self.intake(&intake_id)));
         let all = &self.all;
-        let of_request = |replayed| Request {
-            intake_id: Arc::clone(&intake_id),
-            operation: Arc::clone(&operation),
-            replayed,
-        };
-        let of_operation = Operation {
-            intake_id: Arc::clone(&intake_id),
-            operation: Arc::clone(&operation),
-        };
-        let kinds = ["false", "true"].map(of_request);
+        let (kinds, of_operation) = of_route(&operation, &intake_id);
         let series = Arc::new(Series {
             requests: kinds
                 .each_ref()
@@ -227,18 +232,12 @@ impl SeriesMap {
         let of = &Intake {
             intake_id: Arc::clone(intake_id),
         };
-        let expiry = |reason| Expiry {
-            intake_id: Arc::clone(intake_id),
-            reason,
-        };
-        let conflict = |conflict_type| Conflict {
-            intake_id: Arc::clone(intake_id),
-            conflict_type,
-        };
-        let conflicts = ["payload_mismatch", "key_collision"].map(conflict);
+        let [elapsed, explicit] = expiries(intake_id);
+        let conflicts = conflicts(intake_id);
         IntakeSeries {
             hit_rate: all.hit_rate.get_or_create_owned(of),
             window: Window::default(),
+            quiet: Quiet::default(),
             total: Counter::default(),
             replays: Counter::default(),
             acquired: all.acquired.get_or_create_owned(of),
@@ -248,8 +247,8 @@ impl SeriesMap {
             conflicts: conflicts.map(|it| all.conflicts.get_or_create_owned(&it)),
             retried: all.retried.get_or_create_owned(of),
             active: all.active.get_or_create_owned(of),
-            expired: all.expired.get_or_create_owned(&expiry("ttl_elapsed")),
-            explicit: all.expired.get_or_create_owned(&expiry("explicit_delete")),
+            expired: all.expired.get_or_create_owned(&elapsed),
+            explicit: all.expired.get_or_create_owned(&explicit),
             lifetime_ms: all.lifetime_ms.get_or_create_owned(of),
             duplicate_age_ms: all.duplicate_age_ms.get_or_create_owned(of),
             lives: Lives::default(),
@@ -257,7 +256,46 @@ impl SeriesMap {
     }
 }
 
+/// The labels of a route: of those that ran or were refused, of those that were replayed, of both.
+fn of_route(operation: &Arc<str>, intake_id: &Arc<str>) -> ([Request; 2], Operation) {
+    let of_request = |replayed| Request {
+        intake_id: Arc::clone(intake_id),
+        operation: Arc::clone(operation),
+        replayed,
+    };
+    let of_both = Operation {
+        intake_id: Arc::clone(intake_id),
+        operation: Arc::clone(operation),
+    };
+    (["false", "true"].map(of_request), of_both)
+}
+
+fn expiries(intake_id: &Arc<str>) -> [Expiry; 2] {
+    ["ttl_elapsed", "explicit_delete"].map(|reason| Expiry {
+        intake_id: Arc::clone(intake_id),
+        reason,
+    })
+}
+
+fn conflicts(intake_id: &Arc<str>) -> [Conflict; 2] {
+    ["payload_mismatch", "key_collision"].map(|conflict_type| Conflict {
+        intake_id: Arc::clone(intake_id),
+        conflict_type,
+    })
+}
+
 impl Known {
+    /// What an operation is called. A record does not say whether its name is a path, but one that
+    /// is known already is none.
+    fn operation<'a>(&self, about: &About<'a>) -> &'a str {
+        let recorded = &*about.meta.operation;
+        match about.route {
+            Some(route) => route,
+            None if self.by_operation.contains_key(recorded) => recorded,
+            None => UNNAMED,
+        }
+    }
+
     /// The label values for these names.
     fn named<'a>(&self, operation: &'a str, intake: &'a str) -> (&'a str, &'a str) {
         let operation = bounded(&self.by_operation, operation);

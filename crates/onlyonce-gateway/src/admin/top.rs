@@ -146,6 +146,7 @@ impl HotKeys {
                 meta: &count.meta,
                 fingerprint: None,
                 intake: None,
+                route: None,
             };
             HotKey {
                 slot: slot.to_string(),
@@ -196,6 +197,7 @@ mod tests {
                 meta: &meta,
                 fingerprint: None,
                 intake: None,
+                route: None,
             };
             let event = Event::Attached { waiters: 1 };
             hot.on_event(&about, &event);

@@ -117,6 +117,7 @@ impl Entry {
             meta: &self.meta,
             fingerprint: None,
             intake: None,
+            route: None,
         };
         let mut metadata = json!({
             "intakeId": self.intake,

@@ -88,6 +88,7 @@ impl Ends {
             }),
             fingerprint: None,
             intake: more.intake.as_deref(),
+            route: None,
         };
         let event = Event::Expired {
             keep_for: alike.keep_for,

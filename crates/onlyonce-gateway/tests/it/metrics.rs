@@ -448,7 +448,7 @@ async fn connections_in_use_and_too_few_of_them_are_seen() {
 #[tokio::test]
 async fn a_label_has_at_most_a_hundred_values_and_other() {
     let service = Service::start().await;
-    let gateway = gateway(service.address, "").await;
+    let gateway = gateway(service.address, ROUTE).await;
     for number in 0..120 {
         let url = format!("http://{}/path-{number}", gateway.address());
         let request = client().post(url).header("idempotency-key", "key");
@@ -457,10 +457,28 @@ async fn a_label_has_at_most_a_hundred_values_and_other() {
 
     let page = Page::of(&gateway).await;
 
-    let mut operations = page.values("operation");
-    operations.retain(|it| it.starts_with('/') || it == "other");
-    assert_eq!(operations.len(), 101, "{operations:?}");
-    page.is("idempotency_request_total", &[("operation", "other")], 20.0);
+    let mut intakes = page.values("intake_id");
+    intakes.retain(|it| it.starts_with("path-") || it == "other");
+    assert_eq!(intakes.len(), 101, "{intakes:?}");
+    page.is("idempotency_request_total", &[("intake_id", "other")], 20.0);
+}
+
+#[tokio::test]
+async fn paths_that_clients_choose_are_no_labels() {
+    let service = Service::start().await;
+    let gateway = gateway(service.address, "").await;
+    for number in 0..120 {
+        let url = format!("http://{}/path-{number}", gateway.address());
+        let request = client()
+            .post(url)
+            .header("idempotency-key", format!("key-{number}"));
+        assert_eq!(request.send().await.unwrap().status(), 404);
+    }
+
+    let page = Page::of(&gateway).await;
+
+    assert!(!page.0.contains("path-"), "{}", page.0);
+    page.is("idempotency_request_total", &[("operation", "*")], 120.0);
 }
 
 #[tokio::test(flavor = "multi_thread")]

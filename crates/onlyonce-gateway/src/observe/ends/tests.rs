@@ -65,6 +65,7 @@ fn store(ends: &Ends, slot: u8, meta: &Arc<Meta>, intake: Option<&str>, keep_for
         meta,
         fingerprint: None,
         intake,
+        route: None,
     };
     let event = Event::Stored {
         status: 200,
