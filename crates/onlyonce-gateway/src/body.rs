@@ -17,7 +17,7 @@ use serde_json::json;
 use thiserror::Error;
 use tokio::time::Sleep;
 
-use crate::upstream::UpstreamError;
+use crate::failure::{Failure, Problem};
 
 /// What a client sends. A client that stops in the middle, or sends too slowly to end in time, is not
 /// waited for for ever. What is not wanted of it is read nevertheless, within bounds, so that the
@@ -218,43 +218,20 @@ pub(crate) fn passed(body: Incoming) -> GatewayBody {
 }
 
 /// The answer in place of an upstream that gave none.
-pub(crate) fn upstream_failed(error: &UpstreamError) -> Response<GatewayBody> {
-    let (status, kind, title, detail) = match error {
-        UpstreamError::Unreachable(_) => (
-            StatusCode::BAD_GATEWAY,
-            "upstream-unreachable",
-            "Bad gateway",
-            "The service behind this gateway could not be reached. Nothing ran: retry with the same key.",
-        ),
-        UpstreamError::Lost(_) | UpstreamError::BrokenOff => (
-            StatusCode::BAD_GATEWAY,
-            "upstream-lost",
-            "Bad gateway",
-            "The service behind this gateway was lost before it answered. Retry with the same key to learn the outcome.",
-        ),
-        UpstreamError::Slow => (
-            StatusCode::GATEWAY_TIMEOUT,
-            "upstream-slow",
-            "Gateway timeout",
-            "The service behind this gateway did not answer in time. It may still do what it was asked.",
-        ),
-        UpstreamError::Switched => (
-            StatusCode::BAD_GATEWAY,
-            "upstream-switched",
-            "Bad gateway",
-            "The service behind this gateway changed to a protocol that it was not asked for. It may have done what it was asked.",
-        ),
-        UpstreamError::Unsent(_) => (
-            StatusCode::REQUEST_TIMEOUT,
-            "request-stopped",
-            "Request timeout",
-            "The request stopped in the middle of its body.",
-        ),
-    };
-    let mut response = problem(status, kind, title, detail);
-    response
-        .headers_mut()
-        .insert(RETRY_AFTER, HeaderValue::from_static("1"));
+pub(crate) fn upstream_failed(failure: &Failure) -> Response<GatewayBody> {
+    let Problem {
+        status,
+        kind,
+        title,
+        detail,
+        retryable,
+    } = failure.problem();
+    let mut response = problem_with(status, kind, title, &detail, Some(retryable));
+    if retryable {
+        response
+            .headers_mut()
+            .insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    }
     response
 }
 
@@ -287,12 +264,26 @@ pub(crate) fn problem(
     title: &str,
     detail: &str,
 ) -> Response<GatewayBody> {
-    let body = json!({
+    problem_with(status, kind, title, detail, None)
+}
+
+/// The same with a word on whether to repeat the request.
+fn problem_with(
+    status: StatusCode,
+    kind: &str,
+    title: &str,
+    detail: &str,
+    retryable: Option<bool>,
+) -> Response<GatewayBody> {
+    let mut body = json!({
         "type": format!("urn:onlyonce:problem:{kind}"),
         "title": title,
         "status": status.as_u16(),
         "detail": detail,
     });
+    if let Some(retryable) = retryable {
+        body["retryable"] = json!(retryable);
+    }
     let mut response = Response::new(GatewayBody::Own(Full::from(body.to_string())));
     *response.status_mut() = status;
     response.headers_mut().insert(

@@ -303,7 +303,7 @@ pub struct Limits {
     /// Replays, and duplicates of what runs, are still served. Default 1024.
     pub running: Option<NonZeroU32>,
     /// Bad keys and mismatches one caller may send in a minute; then its keyed requests are refused
-    /// with 429 for a while. Default 60.
+    /// with 429 for a while; of callers known only by their address, just the bad ones. Default 60.
     pub bad_requests_a_minute: Option<NonZeroU32>,
     /// Records one caller may have at a time, counted by this gateway; more new keys are refused
     /// with 429 until some expire. Replays never count. Default: any number.

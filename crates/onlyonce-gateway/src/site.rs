@@ -15,11 +15,13 @@ use tower_service::Service;
 use crate::auth_check::AuthCheck;
 use crate::body::{self, BodyPatience, ClientBody, GatewayBody};
 use crate::config::{Config, ConfigError, Match, Part, Span};
+use crate::failure::Failure;
 use crate::forward::{self, Peer};
 use crate::path;
+use crate::proxied::ProxyHint;
 use crate::target::{self, BadHead};
 use crate::traces::{RequestSpan, Traces};
-use crate::upstream::{Upstream, UpstreamError};
+use crate::upstream::Upstream;
 
 pub(crate) use self::per_worker::{PerWorker, Sites};
 use self::terms::{Common, Terms};
@@ -33,7 +35,7 @@ const BODY_MAX: Duration = Duration::from_secs(30);
 const BODY_WHOLE_MAX: Duration = Duration::from_secs(300);
 pub(crate) const IDLE_MAX: Duration = Duration::from_secs(75);
 
-type Classify = fn(&UpstreamError) -> Release;
+type Classify = fn(&Failure) -> Release;
 
 /// Everything a request can meet.
 pub(crate) struct Site {
@@ -44,6 +46,7 @@ pub(crate) struct Site {
     address_header: Option<HeaderName>,
     /// Headers that the settings give a meaning: no client can have them removed.
     read_headers: Arc<[HeaderName]>,
+    proxy_hint: ProxyHint,
     body_patience: BodyPatience,
     traces: Option<Traces>,
 }
@@ -135,6 +138,7 @@ impl Site {
             rest,
             address_header: address_header.and_then(|name| name.parse().ok()),
             read_headers: read_headers(config),
+            proxy_hint: ProxyHint::default(),
             body_patience: body_patience(config),
             traces: traces.cloned(),
         })
@@ -153,6 +157,7 @@ impl Site {
             rest: self.rest.as_ref().map(|rest| rest.over(&mut upstreams)),
             address_header: self.address_header.clone(),
             read_headers: Arc::clone(&self.read_headers),
+            proxy_hint: self.proxy_hint.clone(),
             body_patience: self.body_patience,
             traces: self.traces.clone(),
         }
@@ -176,11 +181,11 @@ impl Site {
                 let span = self.span(&service, &mut request);
                 let asked = check.map(|check| (check.request(&request), check));
                 let response = match service.call(request).await {
-                    Ok(response) if is_broken_off(&response) => {
-                        body::upstream_failed(&UpstreamError::BrokenOff)
-                    }
-                    Ok(response) => response.map(body::answered),
-                    Err(error) => body::upstream_failed(&error),
+                    Ok(response) => match response.extensions().get::<BrokenOff>() {
+                        Some(broken) => body::upstream_failed(&Failure::broken_off(*broken)),
+                        None => response.map(body::answered),
+                    },
+                    Err(failure) => body::upstream_failed(&failure),
                 };
                 if let Some(span) = span {
                     span.end(&response);
@@ -195,7 +200,7 @@ impl Site {
             Some(Handling::Pass(mut upstream)) => {
                 match upstream.call(request.map(RequestBody::from)).await {
                     Ok(response) => response.map(body::passed),
-                    Err(error) => body::upstream_failed(&error),
+                    Err(failure) => body::upstream_failed(&failure),
                 }
             }
             None => body::not_found(),
@@ -232,6 +237,9 @@ impl Site {
         let named = self.address_header.as_ref();
         let named = named.and_then(|name| forward::client_of(&parts.headers, name));
         let peer = parts.extensions.get::<Peer>().map(Peer::ip);
+        if self.address_header.is_none() {
+            self.proxy_hint.look(&parts.headers, peer);
+        }
         if let Some(address) = named.or(peer) {
             parts.extensions.insert(ClientAddress(address));
         }
@@ -307,10 +315,4 @@ fn body_patience(config: &Config) -> BodyPatience {
             ..linger
         },
     }
-}
-
-/// Whether the upstream was lost in the middle of an answer that was read to be stored. What came of
-/// it is no answer: a client would take the end of the connection for that of the body.
-fn is_broken_off<B>(response: &Response<B>) -> bool {
-    response.extensions().get::<BrokenOff>().is_some()
 }

@@ -16,11 +16,12 @@ use hyper_util::client::legacy::connect::{CaptureConnection, HttpConnector, capt
 use hyper_util::client::legacy::{self, Client};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use onlyonce_core::Release;
-use onlyonce_tower::{Execution, RequestBody};
+use onlyonce_tower::RequestBody;
 use thiserror::Error;
 use tower_service::Service;
 
 use crate::body::ClientBody;
+use crate::failure::{Failure, Sent};
 use crate::forward::{self, Peer};
 use crate::trust;
 use crate::upgrade::{self, Handshake};
@@ -215,7 +216,7 @@ impl Server {
 
 impl Service<Request<UpstreamBody>> for Upstream {
     type Response = Response<Incoming>;
-    type Error = UpstreamError;
+    type Error = Failure;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
 
     fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
@@ -223,21 +224,27 @@ impl Service<Request<UpstreamBody>> for Upstream {
     }
 
     fn call(&mut self, request: Request<UpstreamBody>) -> Self::Future {
-        let has_deadline = request.extensions().get::<Execution>().is_some();
-        let is_handshake = !has_deadline && request.extensions().get::<Handshake>().is_some();
+        let promise = Sent::of(&request);
+        let is_plain = matches!(promise, Sent::Plain { .. });
+        let is_handshake = is_plain && request.extensions().get::<Handshake>().is_some();
         let response_max = self.0.patience.response_max;
         let sent = self.send(request, is_handshake);
         Box::pin(async move {
-            let response = if has_deadline {
-                sent.await?
-            } else {
-                let in_time = tokio::time::timeout(response_max, sent).await;
-                in_time.unwrap_or(Err(UpstreamError::Slow))?
+            let failure = |error| Failure {
+                error,
+                sent: promise,
             };
-            let (mut parts, body) = response.into_parts();
+            // An execution has a deadline of its own.
+            let answered = if is_plain {
+                let in_time = tokio::time::timeout(response_max, sent).await;
+                in_time.unwrap_or(Err(UpstreamError::Slow))
+            } else {
+                sent.await
+            };
+            let (mut parts, body) = answered.map_err(failure)?.into_parts();
             let is_agreed = is_handshake && upgrade::is_to_websocket(&parts.headers);
             if parts.status == StatusCode::SWITCHING_PROTOCOLS && !is_agreed {
-                return Err(UpstreamError::Switched);
+                return Err(failure(UpstreamError::Switched));
             }
             forward::to_client(&mut parts);
             Ok(Response::from_parts(parts, body))

@@ -11,7 +11,8 @@ use tower_layer::Layer;
 use super::{Classify, Handling};
 use crate::auth_check::AuthCheck;
 use crate::config::{Ask, ConfigError, Down, Lapse, Match, Need, Part, Rules, Span};
-use crate::upstream::{Upstream, UpstreamError};
+use crate::failure::Failure;
+use crate::upstream::Upstream;
 
 /// What all routes share.
 pub(super) struct Common<'a> {
@@ -42,7 +43,7 @@ impl Terms<'_> {
     }
 
     fn layer(&self, common: &Common<'_>) -> Result<IdempotencyLayer<Classify>, ConfigError> {
-        let classify: Classify = UpstreamError::release;
+        let classify: Classify = Failure::release;
         let verifier = common.verifier.as_ref();
         let mut layer = IdempotencyLayer::new(common.engine.clone())
             .policy(self.policy())

@@ -53,18 +53,20 @@ async fn a_caller_is_known_by_a_key_set_which_a_reload_reads_again() {
     let gateway = gateway(service.address, &more).await;
     let send = async |token: &str| {
         let headers = [("idempotency-key", "key"), ("authorization", token)];
-        order(&gateway, &headers).await.1
+        order(&gateway, &headers).await
     };
-    assert_eq!(send(&alice("the-first-key", 600)).await, "order 1");
-    assert_eq!(send(&alice("the-first-key", 1200)).await, "order 1");
-    // Signed with a key that is not in the set: somebody else, whatever it says.
-    assert_eq!(send(&alice("the-second-key", 600)).await, "order 2");
+    let first = (201, "order 1".to_owned());
+    assert_eq!(send(&alice("the-first-key", 600)).await, first);
+    assert_eq!(send(&alice("the-first-key", 1200)).await, first);
+    // Signed with a key that is not in the set: nobody's, whatever it says.
+    assert_eq!(send(&alice("the-second-key", 600)).await.0, 401);
 
     write_key_set(&file, "the-second-key");
     gateway.reload(&settings(service.address, &more)).unwrap();
 
-    assert_eq!(send(&alice("the-second-key", 1200)).await, "order 1");
-    assert_eq!(send(&alice("the-first-key", 1200)).await, "order 3");
+    assert_eq!(send(&alice("the-second-key", 1200)).await, first);
+    assert_eq!(send(&alice("the-first-key", 1200)).await.0, 401);
+    assert_eq!(service.work.runs(), 1);
 }
 
 #[tokio::test]
@@ -219,13 +221,15 @@ async fn one_caller_cannot_fill_the_store_for_all() {
 async fn who_guesses_keys_is_told_to_wait() {
     let service = Service::start().await;
     let gateway = gateway(service.address, "[limits]\nbad_requests_a_minute = 2").await;
-    let bad = [("idempotency-key", "\"broken")];
+    let mallory = ("authorization", "Bearer mallory");
+    let bad = [("idempotency-key", "\"broken"), mallory];
     for _ in 0..2 {
         assert_eq!(order(&gateway, &bad).await.0, 400);
     }
 
     let url = format!("http://{}/orders", gateway.address());
     let request = client().post(url).header("idempotency-key", "\"broken");
+    let request = request.header(mallory.0, mallory.1);
     let paused = request.send().await.unwrap();
 
     assert_eq!(paused.status(), 429);
@@ -235,5 +239,10 @@ async fn who_guesses_keys_is_told_to_wait() {
         .parse()
         .unwrap();
     assert!((1..=30).contains(&after), "{after}");
-    assert_eq!(order(&gateway, &[("idempotency-key", "good")]).await.0, 429);
+    let good = ("idempotency-key", "good");
+    assert_eq!(order(&gateway, &[good, mallory]).await.0, 429);
+    // Whoever else comes from there does not wait for it.
+    let alice = ("authorization", "Bearer alice");
+    assert_eq!(order(&gateway, &[good, alice]).await.0, 201);
+    assert_eq!(order(&gateway, &[good]).await.0, 201);
 }

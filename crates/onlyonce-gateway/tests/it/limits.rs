@@ -118,7 +118,7 @@ async fn a_service_that_takes_no_connection_is_a_timeout_and_gives_the_key_back(
     let answer = order_with(&gateway, "key", "{}").await;
 
     assert_eq!(answer.status(), 502);
-    assert!(answer.text().await.unwrap().contains("Nothing ran"));
+    assert!(answer.text().await.unwrap().contains("was not sent to it"));
 }
 
 #[tokio::test]

@@ -19,5 +19,6 @@ mod slow_clients;
 mod store_lost;
 mod support;
 mod tls;
+mod told;
 mod upstream_trouble;
 mod wire;
