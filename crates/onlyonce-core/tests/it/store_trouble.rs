@@ -195,6 +195,7 @@ async fn an_answer_too_large_for_the_store_ends_as_a_marker_and_runs_once() {
         response,
         receipt: Some(_),
         as_returned: true,
+        ..
     } = &first
     else {
         panic!("expected a stored run, got {first:?}");
