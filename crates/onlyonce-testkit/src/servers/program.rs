@@ -54,7 +54,7 @@ const NPM: Program = Program::new("npm", "npm");
 // Puts a gateway into a network of its own.
 const IP: Program = Program::new("ip", "iproute2");
 
-const ALL: [Program; 23] = [
+const ALL: [Program; 24] = [
     REDIS_SERVER,
     REDIS_CLI,
     REDIS_SENTINEL,
