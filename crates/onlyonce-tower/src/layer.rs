@@ -118,6 +118,10 @@ impl<C> IdempotencyLayer<C> {
 
     /// Covers only paths that match `pattern`, such as `/orders/{id}/pay`; its parameters can be
     /// parts of the scope.
+    ///
+    /// The path is compared as it was sent, as axum's router does. If the service behind resolves
+    /// dot segments or escapes before it looks for a handler, resolve them before this layer too:
+    /// otherwise a path that is spelled differently reaches the handler and is not covered.
     pub fn route(mut self, pattern: &str) -> Result<Self, RouteError> {
         let mut matcher = matchit::Router::new();
         matcher.insert(pattern, ()).map_err(|source| RouteError {
