@@ -29,8 +29,8 @@ const NOT_SENT_STARTS: [&str; 4] = ["content-", "idempotency-", "if-", "x-idempo
 
 /// Whether a header of a request goes with its check.
 fn is_sent(name: &HeaderName) -> bool {
-    let starts = |start: &&str| name.as_str().starts_with(start);
-    !NOT_SENT.contains(name) && !NOT_SENT_STARTS.iter().any(|start| starts(&start))
+    let mut starts = NOT_SENT_STARTS.iter();
+    !NOT_SENT.contains(name) && !starts.any(|start| name.as_str().starts_with(start))
 }
 
 /// The request that goes before a replay.
@@ -63,11 +63,9 @@ impl AuthCheck {
         let mut check = Request::new(RequestBody::from(ClientBody::empty()));
         *check.method_mut() = self.method.clone();
         *check.uri_mut() = self.target.clone();
-        let sent = of.headers().iter().filter(|(name, _)| is_sent(name));
-        let sent = sent.map(|(name, value)| (name.clone(), value.clone()));
-        // `extend` would keep the last line alone.
-        for (name, value) in sent {
-            check.headers_mut().append(name, value);
+        // Line by line: `extend` would keep only the last of several.
+        for (name, value) in of.headers().iter().filter(|(name, _)| is_sent(name)) {
+            check.headers_mut().append(name, value.clone());
         }
         if let Some(peer) = of.extensions().get::<Peer>() {
             check.extensions_mut().insert(peer.clone());

@@ -212,9 +212,7 @@ pub(crate) async fn mirror() -> (SocketAddr, Arc<AtomicUsize>) {
         runs.fetch_add(1, Ordering::SeqCst);
         format!("got {}", request.uri())
     };
-    let app = Router::new()
-        .fallback(target)
-        .with_state(Arc::clone(&runs));
+    let app = Router::new().fallback(target).with_state(Arc::clone(&runs));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move { axum::serve(listener, app).await });
