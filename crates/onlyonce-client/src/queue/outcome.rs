@@ -13,6 +13,9 @@ use super::rows::{Place, ROWS_AT_ONCE, Row};
 use crate::cause::Cause;
 use crate::reply::Reply;
 
+/// See [`sweep`]. It must not look at all that is done.
+pub(super) const SWEEP: &str = "DELETE FROM operations INDEXED BY operations_by_end WHERE \
+    state = 'done' AND ended_at <= ?";
 /// A larger answer is not kept in the success log.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
 
@@ -168,7 +171,7 @@ async fn undo(
     let steps: i64 = steps.bind(place.group).fetch_one(&mut *transaction).await?;
     let first = undo_rank(steps, place.rank) + i64::from(!may_have_run);
     sqlx::query(
-        "DELETE FROM operations WHERE group_id = ? AND \
+        "DELETE FROM operations INDEXED BY operations_by_group WHERE group_id = ? AND \
          ((state = 'waiting' AND is_undo = 0) OR (state = 'spare' AND rank < ?))",
     )
     .bind(place.group)
@@ -177,7 +180,8 @@ async fn undo(
     .await?;
     // Due at once: the time of an earlier process may be in the row.
     sqlx::query(
-        "UPDATE operations SET state = 'waiting', due_at = 0 WHERE group_id = ? AND state = 'spare'",
+        "UPDATE operations INDEXED BY operations_by_group SET state = 'waiting', due_at = 0 WHERE \
+         group_id = ? AND state = 'spare'",
     )
     .bind(place.group)
     .execute(transaction)
@@ -205,7 +209,7 @@ pub(super) async fn advance(
         return Ok(());
     };
     sqlx::query(
-        "DELETE FROM operations WHERE group_id = ? AND \
+        "DELETE FROM operations INDEXED BY operations_by_group WHERE group_id = ? AND \
          (state = 'spare' OR (state = 'done' AND is_undo = 0 AND ?))",
     )
     .bind(group)
@@ -220,7 +224,7 @@ pub(super) async fn sweep(
     transaction: &mut SqliteConnection,
     before: i64,
 ) -> Result<(), QueueError> {
-    sqlx::query("DELETE FROM operations WHERE state = 'done' AND ended_at <= ?")
+    sqlx::query(SWEEP)
         .bind(before)
         .execute(&mut *transaction)
         .await?;
