@@ -39,14 +39,18 @@ fn holds(config: &Config) {
 
 /// An error names the file, and a line of it or none.
 fn located(error: &ConfigError, text: &str) {
-    let line = error.place.strip_prefix(FILE).expect("the file is named");
-    if let Some(line) = line.strip_prefix(':') {
-        let line: usize = line.parse().expect("a line's number");
-        assert!((1..=text.split('\n').count()).contains(&line), "{error}");
-    } else {
-        assert_eq!(line, "");
+    assert!(!error.problems().is_empty());
+    for problem in error.problems() {
+        let line = problem.place.strip_prefix(FILE);
+        let line = line.expect("the file is named");
+        if let Some(line) = line.strip_prefix(':') {
+            let line: usize = line.parse().expect("a line's number");
+            assert!((1..=text.split('\n').count()).contains(&line), "{error}");
+        } else {
+            assert_eq!(line, "");
+        }
+        assert!(!problem.why.is_empty());
     }
-    assert!(!error.why.is_empty());
 }
 
 fn overridden(text: &str) {
@@ -63,7 +67,7 @@ fn overridden(text: &str) {
             assert_eq!(by_variable.is_ok(), by_flag.is_ok(), "{name}");
         }
         for error in [by_variable.err(), by_flag.err()].into_iter().flatten() {
-            assert!(!error.why.is_empty());
+            assert!(!error.to_string().is_empty());
         }
     }
     let unknown = [(format!("ONLYONCE_{text}"), String::new())];

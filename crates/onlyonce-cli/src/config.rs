@@ -11,7 +11,7 @@ use crate::said::{NO, give, say};
 /// What to do with settings.
 #[derive(Debug, Subcommand)]
 pub enum Action {
-    /// Read a file and say what is wrong with it, by line
+    /// Read a file, and the keys and certificates it names, and say all that is wrong, by line
     Check {
         /// The file
         file: PathBuf,
@@ -27,7 +27,7 @@ pub fn run(action: &Action) -> ExitCode {
             give(format_args!("{}", config::markdown().trim_end()));
             ExitCode::SUCCESS
         }
-        Action::Check { file } => match config::load(Some(file), [], &[]) {
+        Action::Check { file } => match config::check(Some(file), [], &[]) {
             Ok(config) => {
                 say(format_args!("{}: {}", file.display(), summary(&config)));
                 ExitCode::SUCCESS

@@ -56,7 +56,7 @@ impl Args {
         .into_iter()
         .filter_map(|(name, value)| Some((name, value.clone()?)))
         .collect();
-        config::load(self.config.as_deref(), std::env::vars(), &flags)
+        config::check(self.config.as_deref(), std::env::vars(), &flags)
     }
 }
 

@@ -13,7 +13,7 @@ use onlyonce_core::{About, Clock, Entropy, Event, OsEntropy, Subscriber, SystemC
 
 use self::entry::Entry;
 use self::trail::Open;
-use crate::config::{self, ConfigError};
+use crate::config::{self, ConfigError, Count, Span};
 
 mod entry;
 mod trail;
@@ -42,8 +42,10 @@ impl Audit {
             fs::create_dir_all(folder)
                 .map_err(|error| wrong(format!("its folder cannot be made: {error}")))?;
         }
-        let keep = config.keep.map_or(trail::KEEP, |span| span.0);
-        let bytes_max = config.file_bytes_max.unwrap_or(trail::FILE_BYTES_MAX);
+        let keep = config.keep.map_or(trail::KEEP, Span::get);
+        let bytes_max = config
+            .file_bytes_max
+            .map_or(trail::FILE_BYTES_MAX, Count::get);
         let open = Trail::at(&config.path).open(keep, bytes_max);
         let open = open.map_err(|error| wrong(error.to_string()))?;
         let (entries, waiting) = sync_channel(WAITING_MAX);

@@ -3,26 +3,35 @@
 //! right.
 
 use std::net::SocketAddr;
-use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use onlyonce_core::Policy;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-pub(crate) use self::check::is_upstream;
+pub use self::bounds::{Count, DAY, GIBIBYTE, HOUR, KIBIBYTE, MEBIBYTE, MINUTE, SECOND, Span};
 pub use self::check::warnings;
+pub(crate) use self::check::{holds, is_upstream};
 pub use self::docs::markdown;
-pub use self::load::{ConfigError, load, read};
-pub use self::units::{Ask, Match, Part, ProfileName, Span};
+pub use self::error::{ConfigError, Problem};
+pub use self::load::{check, load, read};
+pub use self::units::{Ask, Match, Part, ProfileName};
 
+mod bounds;
 mod breaker;
 mod check;
 mod docs;
+mod document;
+mod error;
 mod load;
 #[cfg(test)]
 mod tests;
 mod units;
+
+/// How long an answer may be kept.
+pub type Retention = Span<SECOND, { 3650 * DAY }>;
+/// How long something may be waited for.
+pub type Timeout = Span<10, DAY>;
 
 /// The settings of a gateway.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
@@ -47,7 +56,7 @@ pub struct Config {
     /// that share a store are called by one name. Default: what the profile says.
     pub scope: Option<Vec<Part>>,
     /// How long an answer is kept. Default: what the profile says.
-    pub ttl: Option<Span>,
+    pub ttl: Option<Retention>,
     /// Keeps this environment's records apart from others on the same store.
     pub namespace: Option<String>,
     /// What this instance is called in records and logs. Default: a random name.
@@ -59,7 +68,7 @@ pub struct Config {
     /// longest `ttl`, with `secret_file` alone.
     pub former_secret_file: Option<PathBuf>,
     /// How long SIGTERM waits for running requests. Default `30s`.
-    pub drain: Option<Span>,
+    pub drain: Option<Span<0, DAY>>,
     /// TLS towards clients. Default: plain HTTP. The files are read again on SIGHUP.
     pub tls: Option<Tls>,
     /// How bearer tokens are verified, for the scope part `jwt:CLAIM`. The file is read again on
@@ -95,10 +104,11 @@ impl Config {
     /// The largest response body that any route stores, in bytes.
     pub(crate) fn response_bytes_max(&self) -> usize {
         let general = Policy::default().limits.response_bytes_max;
-        let general = self.rules.response_bytes_max.unwrap_or(general);
+        let own = self.rules.response_bytes_max;
+        let general = own.map_or(general, Count::as_usize);
         let routes = self.route.iter().filter(|route| !route.pass);
         let routes = routes.filter_map(|route| route.rules.response_bytes_max);
-        routes.fold(general, usize::max)
+        routes.map(Count::as_usize).fold(general, usize::max)
     }
 }
 
@@ -120,7 +130,7 @@ pub struct Route {
     /// Whose record it is.
     pub scope: Option<Vec<Part>>,
     /// How long an answer is kept.
-    pub ttl: Option<Span>,
+    pub ttl: Option<Retention>,
     /// A cheap request to their upstream that goes before every replay.
     pub auth_check: Option<Ask>,
     /// Their finer rules.
@@ -140,21 +150,21 @@ pub struct Rules {
     /// What follows when a gateway dies or loses its upstream in the middle of a request.
     pub on_lapse: Option<Lapse>,
     /// How long a claim outlives a gateway that died. Renewed while it lives.
-    pub lease: Option<Span>,
+    pub lease: Option<Span<100, DAY>>,
     /// How long the upstream may take.
-    pub execution_max: Option<Span>,
+    pub execution_max: Option<Timeout>,
     /// How long a duplicate waits for the original; `0s` refuses it at once.
-    pub wait: Option<Span>,
+    pub wait: Option<Span<0, DAY>>,
     /// Duplicates that may wait for a key held by another gateway.
-    pub waiters_max: Option<usize>,
+    pub waiters_max: Option<Count<0, 1_000_000>>,
     /// Duplicates that may wait for a key held by this gateway.
-    pub local_waiters_max: Option<usize>,
+    pub local_waiters_max: Option<Count<0, 1_000_000>>,
     /// What happens when the store does not answer.
     pub store_down: Option<Down>,
     /// The largest keyed request body, in bytes.
-    pub request_bytes_max: Option<usize>,
+    pub request_bytes_max: Option<Count<1, GIBIBYTE>>,
     /// The largest response body that is stored, in bytes.
-    pub response_bytes_max: Option<usize>,
+    pub response_bytes_max: Option<Count<1, GIBIBYTE>>,
 }
 
 /// Whether a key is needed.
@@ -196,9 +206,9 @@ pub struct Log {
     /// The least that is written. `info` is a line for each keyed request. Default `warn`.
     pub level: Option<LogLevel>,
     /// One in so many lines of the level info is written; warnings and errors always are. Default 1.
-    pub sample_info: Option<u32>,
+    pub sample_info: Option<Count<1, 1_000_000>>,
     /// One in so many lines of the level debug. Default 100.
-    pub sample_debug: Option<u32>,
+    pub sample_debug: Option<Count<1, 1_000_000>>,
 }
 
 /// How a line looks.
@@ -232,9 +242,9 @@ pub struct Audit {
     /// The file. Older ones are put beside it, with a number at the end of their names.
     pub path: PathBuf,
     /// How long entries are kept. Default `90d`.
-    pub keep: Option<Span>,
+    pub keep: Option<Span<HOUR, { 3650 * DAY }>>,
     /// A file of this many bytes is put aside, as is one of an earlier day. Default 67108864.
-    pub file_bytes_max: Option<u64>,
+    pub file_bytes_max: Option<Count<512, { 1024 * GIBIBYTE }>>,
 }
 
 /// TLS towards clients.
@@ -278,14 +288,13 @@ pub enum Algorithm {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Breaker {
-    /// Failures of the store in a row that open it, from 1 to 5. Default 5.
-    pub failures: Option<u32>,
-    /// After this long a request tries the store, even if no probe was answered: from `1s` to `60s`.
-    /// Default `60s`.
-    pub reset: Option<Span>,
-    /// How often the store is asked meanwhile whether it is back: from `100ms` to `60s`. The first
-    /// answer closes the breaker. Default `1s`.
-    pub probe: Option<Span>,
+    /// Failures of the store in a row that open it. Default 5.
+    pub failures: Option<Count<1, 5>>,
+    /// After this long a request tries the store, even if no probe was answered. Default `60s`.
+    pub reset: Option<Span<SECOND, MINUTE>>,
+    /// How often the store is asked meanwhile whether it is back. The first answer closes the
+    /// breaker. Default `1s`.
+    pub probe: Option<Span<100, MINUTE>>,
 }
 
 /// Bounds that no client can exceed.
@@ -293,23 +302,23 @@ pub struct Breaker {
 #[serde(deny_unknown_fields)]
 pub struct Limits {
     /// Client connections at a time. Default 10000.
-    pub connections: Option<NonZeroU32>,
+    pub connections: Option<Count<1, 1_000_000>>,
     /// The bytes of a request's header section. Default 65536.
-    pub header_bytes: Option<usize>,
+    pub header_bytes: Option<Count<KIBIBYTE, { 16 * MEBIBYTE }>>,
     /// Requests on one HTTP/2 connection at a time. Default 200.
-    pub streams: Option<u32>,
+    pub streams: Option<Count<1, 10_000>>,
     /// Keyed requests that run at a time, from their claim until their answer is stored, also those
     /// whose client has gone away; a new one beyond that is refused with 503 before anything runs.
     /// Replays, and duplicates of what runs, are still served. Default 1024.
-    pub running: Option<NonZeroU32>,
+    pub running: Option<Count<1, 1_000_000>>,
     /// Bad keys and mismatches one caller may send in a minute; then its keyed requests are refused
     /// with 429 for a while; of callers known only by their address, just the bad ones. Default 60.
-    pub bad_requests_a_minute: Option<NonZeroU32>,
+    pub bad_requests_a_minute: Option<Count<1, 1_000_000>>,
     /// Records one caller may have at a time, counted by this gateway; more new keys are refused
     /// with 429 until some expire. Replays never count. Default: any number.
-    pub keys_a_caller: Option<u64>,
+    pub keys_a_caller: Option<Count<1, 1_000_000_000_000>>,
     /// Bytes of answers one caller may have stored at a time. Default: any number.
-    pub bytes_a_caller: Option<u64>,
+    pub bytes_a_caller: Option<Count<1, { 1024 * 1024 * GIBIBYTE }>>,
     /// A header in which something in front of the gateway names the client's address, such as
     /// `x-real-ip` or `x-forwarded-for` (its last entry). These limits go by it where nothing
     /// proves who the caller is. Default: the address of the connection.
@@ -321,22 +330,22 @@ pub struct Limits {
 #[serde(deny_unknown_fields)]
 pub struct Timeouts {
     /// For a connection to an upstream. Default `5s`.
-    pub connect: Option<Span>,
+    pub connect: Option<Timeout>,
     /// For a client's request headers; on HTTP/1.1 also for the next request. Default `60s`.
-    pub headers: Option<Span>,
+    pub headers: Option<Timeout>,
     /// For the next bytes of a client's request body. Default `30s`.
-    pub body: Option<Span>,
+    pub body: Option<Timeout>,
     /// For all of a keyed request's body, which is read before anything runs. Default `5m`.
-    pub body_whole: Option<Span>,
+    pub body_whole: Option<Timeout>,
     /// For the rest of a request's body once its answer is there, at most 64 MiB, so that a client
     /// which is still sending hears it; `0s` closes its connection at once. Default `10s`.
-    pub linger: Option<Span>,
+    pub linger: Option<Span<0, DAY>>,
     /// For a client to take the next bytes of its answer. Default `30s`.
-    pub write: Option<Span>,
+    pub write: Option<Timeout>,
     /// For an unkeyed request's response to begin; `rules.execution_max` is for keyed ones. Default
     /// `60s`.
-    pub response: Option<Span>,
+    pub response: Option<Timeout>,
     /// For the next request on an idle connection, the client's or ours to an upstream. Default
     /// `75s`.
-    pub idle: Option<Span>,
+    pub idle: Option<Timeout>,
 }

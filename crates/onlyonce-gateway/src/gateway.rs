@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::num::{NonZeroU32, NonZeroUsize};
+use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::admin::Admin;
-use crate::config::{Config, ConfigError};
+use crate::config::{self, Config, ConfigError, Count, Span};
 use crate::identity;
 use crate::observe::Observers;
 use crate::server::Server;
@@ -37,7 +37,7 @@ const KEPT: &str = "store";
 /// Shorter tokens can be guessed.
 const ADMIN_TOKEN_BYTES_MIN: usize = 16;
 const DRAIN: Duration = Duration::from_secs(30);
-const RUNNING_MAX: NonZeroU32 = NonZeroU32::new(1024).expect("1,024 is not zero");
+const RUNNING_MAX: NonZeroUsize = NonZeroUsize::new(1024).expect("1,024 is not zero");
 
 /// Why a gateway did not start.
 #[derive(Debug, Error)]
@@ -97,6 +97,7 @@ impl Gateway {
         config: &Config,
         wrap: impl FnOnce(Arc<dyn Store>) -> Arc<dyn Store>,
     ) -> Result<Self, StartError> {
+        config::holds(config)?;
         let token = admin_token(config)?;
         let (engine, observers) = open_engine(config, wrap).await?;
         warn_of_large_answers(config, &engine);
@@ -143,7 +144,7 @@ impl Gateway {
             allowance,
             tls,
             config: config.clone(),
-            drain: config.drain.map_or(DRAIN, |span| span.0),
+            drain: config.drain.map_or(DRAIN, Span::get),
             stop,
             server: tokio::spawn(server.run(stopped)),
             admin,
@@ -162,6 +163,7 @@ impl Gateway {
 
     /// Takes new settings, all or none. What only a start can change is refused by name.
     pub fn reload(&self, config: &Config) -> Result<(), ConfigError> {
+        config::holds(config)?;
         if let Some(setting) = only_at_start(&self.config, config) {
             let why = "cannot be changed while the gateway runs: restart it";
             return Err(ConfigError::new(setting, why));
@@ -251,8 +253,9 @@ async fn open_engine(
         backend => StoreWatch::guarding(backend, store, |guarded| config.breaker.guard(guarded)),
     };
     let observers = Observers::new(config, watch)?;
-    let running_max = config.limits.running.unwrap_or(RUNNING_MAX);
-    let running_max = running_max.try_into().unwrap_or(NonZeroUsize::MAX);
+    let running_max = config.limits.running.map(Count::as_usize);
+    let running_max = running_max.and_then(NonZeroUsize::new);
+    let running_max = running_max.unwrap_or(RUNNING_MAX);
     let mut builder = Engine::builder(store).running_max(running_max);
     for subscriber in observers.subscribers() {
         builder = builder.subscribe(subscriber);
@@ -263,15 +266,11 @@ async fn open_engine(
     if let Some(instance) = &config.instance {
         builder = builder.instance(instance);
     }
-    if let Some(path) = &config.secret_file {
-        builder = builder.secret(secret(path)?);
+    if let Some(secret) = own_secret(config)? {
+        builder = builder.secret(secret);
     }
-    match &config.former_secret_file {
-        Some(path) if path.as_os_str() == KEPT => {
-            builder = builder.rotate_from(FormerSecret::Kept);
-        }
-        Some(path) => builder = builder.rotate_from(FormerSecret::Given(secret(path)?)),
-        None => {}
+    if let Some(former) = former_secret(config)? {
+        builder = builder.rotate_from(former);
     }
     Ok((builder.open().await?, observers))
 }
@@ -294,21 +293,38 @@ fn warn_of_large_answers(config: &Config, engine: &Engine) {
     }
 }
 
+/// The slot secret, where a file has it.
+pub(crate) fn own_secret(config: &Config) -> Result<Option<SlotSecret>, ConfigError> {
+    config.secret_file.as_deref().map(secret).transpose()
+}
+
+/// The slot secret before that one.
+pub(crate) fn former_secret(config: &Config) -> Result<Option<FormerSecret>, ConfigError> {
+    Ok(match &config.former_secret_file {
+        Some(path) if path.as_os_str() == KEPT => Some(FormerSecret::Kept),
+        Some(path) => Some(FormerSecret::Given(secret(path)?)),
+        None => None,
+    })
+}
+
 fn secret(path: &Path) -> Result<SlotSecret, ConfigError> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| ConfigError::new(path.display(), format!("cannot be read: {error}")))?;
+    let text = std::fs::read_to_string(path).map_err(|error| unreadable(path, &error))?;
     SlotSecret::from_hex(text.trim()).ok_or_else(|| {
         let why = "is not 64 hex digits: make one with `openssl rand -hex 32`";
         ConfigError::new(path.display(), why)
     })
 }
 
-fn admin_token(config: &Config) -> Result<Option<String>, ConfigError> {
+fn unreadable(path: &Path, error: &io::Error) -> ConfigError {
+    let why = format!("cannot be read: {error}; make one with `openssl rand -hex 32 > FILE`");
+    ConfigError::new(path.display(), why)
+}
+
+pub(crate) fn admin_token(config: &Config) -> Result<Option<String>, ConfigError> {
     let Some(path) = &config.admin_token_file else {
         return Ok(None);
     };
-    let token = std::fs::read_to_string(path)
-        .map_err(|error| ConfigError::new(path.display(), format!("cannot be read: {error}")))?;
+    let token = std::fs::read_to_string(path).map_err(|error| unreadable(path, &error))?;
     if token.trim().len() < ADMIN_TOKEN_BYTES_MIN {
         let why = "is too short for a token: make one with `openssl rand -hex 32`";
         return Err(ConfigError::new(path.display(), why));

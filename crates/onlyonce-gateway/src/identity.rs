@@ -1,10 +1,12 @@
 //! Who is who: how tokens are verified, from files that are read again on a reload, and what one
 //! caller may take.
 
+use std::num::NonZeroU32;
+
 use onlyonce_tower::AllowanceRule;
 use onlyonce_tower::scope::{JwtError, JwtVerifier};
 
-use crate::config::{Algorithm, Config, ConfigError, Jwt, Limits};
+use crate::config::{Algorithm, Config, ConfigError, Count, Jwt, Limits};
 
 /// The verifier that the settings describe, if they do.
 pub(crate) fn verifier(config: &Config) -> Result<Option<JwtVerifier>, ConfigError> {
@@ -40,10 +42,11 @@ fn read(jwt: &Jwt, key: &[u8]) -> Result<JwtVerifier, JwtError> {
 pub(crate) fn allowance(limits: &Limits) -> AllowanceRule {
     let usual = AllowanceRule::default();
     AllowanceRule {
-        keys_max: limits.keys_a_caller,
-        bytes_max: limits.bytes_a_caller,
+        keys_max: limits.keys_a_caller.map(Count::get),
+        bytes_max: limits.bytes_a_caller.map(Count::get),
         bad_requests_a_minute: limits
             .bad_requests_a_minute
+            .and_then(|count| NonZeroU32::new(count.as_u32()))
             .unwrap_or(usual.bad_requests_a_minute),
     }
 }

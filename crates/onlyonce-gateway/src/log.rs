@@ -16,7 +16,7 @@ use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter}
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::registry::LookupSpan;
 
-use crate::config::{Log, LogFormat, LogLevel};
+use crate::config::{Count, Log, LogFormat, LogLevel};
 
 /// D0 §9.2.3: a hundredth of what is for debugging.
 const SAMPLE_DEBUG: u32 = 100;
@@ -39,8 +39,8 @@ where
         LogLevel::Warn => LevelFilter::WARN,
         LogLevel::Error => LevelFilter::ERROR,
     };
-    let info = Sample::one_in(config.sample_info.unwrap_or(1));
-    let debug = Sample::one_in(config.sample_debug.unwrap_or(SAMPLE_DEBUG));
+    let info = Sample::one_in(config.sample_info.map_or(1, Count::as_u32));
+    let debug = Sample::one_in(config.sample_debug.map_or(SAMPLE_DEBUG, Count::as_u32));
     let sampled = dynamic_filter_fn(move |line, _| match *line.level() {
         Level::DEBUG | Level::TRACE => debug.takes(),
         Level::INFO => info.takes(),

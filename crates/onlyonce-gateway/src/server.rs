@@ -2,7 +2,6 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::num::NonZeroU32;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,7 +18,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
 use crate::body::{self, GatewayBody};
-use crate::config::Config;
+use crate::config::{Config, Count, Span};
 use crate::forward::Peer;
 use crate::pace::Paced;
 use crate::site::{IDLE_MAX, Sites};
@@ -62,9 +61,11 @@ impl Server {
         runtimes: Vec<Handle>,
     ) -> Self {
         let limits = &config.limits;
-        let header_bytes = limits.header_bytes.unwrap_or(HEADER_BYTES_MAX);
-        let headers_timeout = config.timeouts.headers.map_or(HEADERS_TIMEOUT, |it| it.0);
-        let write_max = config.timeouts.write.map_or(WRITE_PAUSE_MAX, |it| it.0);
+        let header_bytes = limits
+            .header_bytes
+            .map_or(HEADER_BYTES_MAX, Count::as_usize);
+        let headers_timeout = config.timeouts.headers.map_or(HEADERS_TIMEOUT, Span::get);
+        let write_max = config.timeouts.write.map_or(WRITE_PAUSE_MAX, Span::get);
         let mut http = auto::Builder::new(StreamExecutor::new(write_max));
         http.http1()
             .timer(TokioTimer::new())
@@ -75,8 +76,8 @@ impl Server {
         http.http2()
             .timer(TokioTimer::new())
             .max_header_list_size(u32::try_from(header_bytes).unwrap_or(u32::MAX))
-            .max_concurrent_streams(limits.streams.unwrap_or(STREAMS_MAX));
-        let connections_max = limits.connections.map_or(CONNECTIONS_MAX, NonZeroU32::get);
+            .max_concurrent_streams(limits.streams.map_or(STREAMS_MAX, Count::as_u32));
+        let connections_max = limits.connections.map_or(CONNECTIONS_MAX, Count::as_u32);
         Self {
             listener,
             tls,
@@ -86,7 +87,7 @@ impl Server {
             header_bytes_max: header_bytes,
             sites,
             runtimes,
-            idle_max: config.timeouts.idle.map_or(IDLE_MAX, |span| span.0),
+            idle_max: config.timeouts.idle.map_or(IDLE_MAX, Span::get),
             write_max,
         }
     }

@@ -14,7 +14,7 @@ use tower_service::Service;
 
 use crate::auth_check::AuthCheck;
 use crate::body::{self, BodyPatience, ClientBody, GatewayBody};
-use crate::config::{Config, ConfigError, Match, Part, Span};
+use crate::config::{Config, ConfigError, Match, Part, Span, Timeout};
 use crate::failure::Failure;
 use crate::forward::{self, Peer};
 use crate::path;
@@ -305,13 +305,13 @@ fn read_headers(config: &Config) -> Arc<[HeaderName]> {
 }
 
 fn body_patience(config: &Config) -> BodyPatience {
-    let or = |span: Option<Span>, usual| span.map_or(usual, |span| span.0);
+    let or = |timeout: Option<Timeout>, usual| timeout.map_or(usual, Span::get);
     let linger = Linger::default();
     BodyPatience {
         pause_max: or(config.timeouts.body, BODY_MAX),
         whole_max: or(config.timeouts.body_whole, BODY_WHOLE_MAX),
         linger: Linger {
-            time_max: or(config.timeouts.linger, linger.time_max),
+            time_max: config.timeouts.linger.map_or(linger.time_max, Span::get),
             ..linger
         },
     }

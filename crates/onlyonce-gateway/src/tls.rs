@@ -1,7 +1,6 @@
 //! TLS towards clients, from files that are read again on a reload.
 
 use std::io;
-use std::path::Path;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -58,23 +57,43 @@ fn in_force(leaf: &CertificateDer<'_>) -> Result<(), String> {
     Ok(())
 }
 
+/// The certificate chain, if clients would take it today.
+pub(crate) fn certificates(tls: &Tls) -> Result<Vec<CertificateDer<'static>>, ConfigError> {
+    let wrong = |why: String| ConfigError::new(tls.cert.display(), why);
+    let pem =
+        std::fs::read(&tls.cert).map_err(|error| wrong(format!("cannot be read: {error}")))?;
+    let certs = CertificateDer::pem_slice_iter(&pem)
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|error| wrong(format!("is not a certificate chain as PEM: {error}")))?;
+    let leaf = certs.first().ok_or_else(|| {
+        let why = "is not a certificate chain as PEM: it has no -----BEGIN CERTIFICATE-----";
+        wrong(why.to_owned())
+    })?;
+    in_force(leaf).map_err(wrong)?;
+    Ok(certs)
+}
+
+/// The private key.
+pub(crate) fn private_key(tls: &Tls) -> Result<PrivateKeyDer<'static>, ConfigError> {
+    let wrong = |why: String| ConfigError::new(tls.key.display(), why);
+    let pem = std::fs::read(&tls.key).map_err(|error| wrong(format!("cannot be read: {error}")))?;
+    PrivateKeyDer::from_pem_slice(&pem).map_err(|error| {
+        let why = format!("is not a private key as PEM (-----BEGIN PRIVATE KEY-----): {error}");
+        wrong(why)
+    })
+}
+
 fn read(tls: &Tls) -> Result<ServerConfig, ConfigError> {
-    let unreadable = |path: &Path, what: &str, why: &dyn std::fmt::Display| {
-        ConfigError::new(path.display(), format!("is not {what} as PEM: {why}"))
-    };
-    let certs = CertificateDer::pem_file_iter(&tls.cert)
-        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-        .map_err(|error| unreadable(&tls.cert, "a certificate chain", &error))?;
-    let key = PrivateKeyDer::from_pem_file(&tls.key)
-        .map_err(|error| unreadable(&tls.key, "a private key", &error))?;
-    if let Some(leaf) = certs.first() {
-        in_force(leaf).map_err(|why| ConfigError::new(tls.cert.display(), why))?;
-    }
+    let (certs, key) = (certificates(tls)?, private_key(tls)?);
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .and_then(|builder| builder.with_no_client_auth().with_single_cert(certs, key))
-        .map_err(|error| unreadable(&tls.cert, "a certificate for its key", &error))?;
+        .map_err(|error| {
+            let key = tls.key.display();
+            let why = format!("is not the certificate of the private key {key}: {error}");
+            ConfigError::new(tls.cert.display(), why)
+        })?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(config)
 }

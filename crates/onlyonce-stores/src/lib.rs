@@ -52,6 +52,6 @@ mod wrap;
 pub use cached::Cached;
 pub use guarded::Guarded;
 pub use metered::Metered;
-pub use open::{OpenError, backend, nearest, open};
+pub use open::{OpenError, backend, check_url, nearest, open};
 #[cfg(feature = "sealed")]
 pub use sealed::{KeyRing, Sealed};

@@ -25,6 +25,15 @@ const SCHEMES: [&str; 9] = [
     "mysql",
 ];
 
+/// The stores that are features, and whether this build has them.
+const BUILT: [(&str, bool); 5] = [
+    ("file", cfg!(feature = "file")),
+    ("sqlite", cfg!(feature = "sqlite")),
+    ("redis", cfg!(feature = "redis")),
+    ("postgres", cfg!(feature = "postgres")),
+    ("mysql", cfg!(feature = "mysql")),
+];
+
 /// Why a store could not be opened.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -105,12 +114,41 @@ pub async fn open(url: &str) -> Result<Arc<dyn Store>, OpenError> {
         "redis" | "rediss" | "redis+cluster" | "redis+sentinel" => redis(url).await,
         "postgres" | "postgresql" => postgres(url).await,
         "mysql" | "mariadb" => mysql(url).await,
-        found => Err(OpenError::Scheme {
-            found: found.to_owned(),
-            hint: nearest(found, &SCHEMES)
-                .map(|near| format!(" (did you mean {near}:?)"))
-                .unwrap_or_default(),
-        }),
+        found => Err(unknown_scheme(found)),
+    }
+}
+
+/// Checks that a store has URLs like this one and is part of this build, without opening it.
+///
+/// Its options and whether it can be reached are seen only by [`open`].
+pub fn check_url(url: &str) -> Result<(), OpenError> {
+    let (scheme, _) = url
+        .split_once(':')
+        .ok_or_else(|| OpenError::url("it has no scheme"))?;
+    let feature = match scheme {
+        "memory" => return memory(url).map(drop),
+        "file" => "file",
+        "sqlite" => "sqlite",
+        "redis" | "rediss" | "redis+cluster" | "redis+sentinel" => "redis",
+        "postgres" | "postgresql" => "postgres",
+        "mysql" | "mariadb" => "mysql",
+        found => return Err(unknown_scheme(found)),
+    };
+    if BUILT.contains(&(feature, true)) {
+        return Ok(());
+    }
+    Err(OpenError::NotBuilt {
+        scheme: scheme.to_owned(),
+        feature,
+    })
+}
+
+fn unknown_scheme(found: &str) -> OpenError {
+    OpenError::Scheme {
+        found: found.to_owned(),
+        hint: nearest(found, &SCHEMES)
+            .map(|near| format!(" (did you mean {near}:?)"))
+            .unwrap_or_default(),
     }
 }
 

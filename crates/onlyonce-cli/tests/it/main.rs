@@ -7,6 +7,7 @@
 )]
 
 mod audit;
+mod config;
 mod demo;
 mod flaws;
 mod gateways;

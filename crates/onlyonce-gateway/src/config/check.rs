@@ -1,70 +1,200 @@
-//! What one value cannot tell: settings that do not fit together.
+//! What one value cannot tell: settings that do not fit together, routes that are never reached,
+//! files that are not there.
 
-use super::load::ConfigError;
-use super::{Config, Jwt, Part, Route};
+use http::HeaderName;
+
+use super::error::{ConfigError, Problem};
+use super::{Config, Jwt, Match, Part, Route};
+
+mod paths;
+
+use self::paths::is_shadowed;
 use crate::target::BASE_BYTES_MAX;
+use crate::{gateway, identity, tls};
 
-/// Whether the settings can hold together.
-pub(super) fn check(config: &Config, place: &str) -> Result<(), ConfigError> {
-    let wrong = |why: String| Err(ConfigError::new(place, why));
+/// Something that does not hold.
+pub(super) struct Finding {
+    /// The path of the setting, as in `route.0.scope`.
+    pub(super) at: String,
+    /// The settings that it is said of: nothing is said if one of them could not be read.
+    pub(super) about: &'static [&'static str],
+    /// What is wrong, and what would be right.
+    pub(super) why: String,
+}
 
+impl Finding {
+    fn new(
+        at: impl Into<String>,
+        about: &'static [&'static str],
+        why: impl Into<String>,
+    ) -> Option<Self> {
+        Some(Self {
+            at: at.into(),
+            about,
+            why: why.into(),
+        })
+    }
+}
+
+/// Whether the settings hold together; for settings that no file gave.
+pub(crate) fn holds(config: &Config) -> Result<(), ConfigError> {
+    let problems = fit(config).into_iter();
+    ConfigError::of(problems.map(|it| Problem::new(it.at, it.why)).collect())
+}
+
+/// What in the settings does not fit together.
+pub(super) fn fit(config: &Config) -> Vec<Finding> {
+    let mut findings = upstreams(config);
+    findings.extend(operators(config));
+    findings.extend(store(config));
+    findings.extend(tokens(config));
+    findings.extend(address_header(config));
+    findings.extend(scope(config, "scope", config.scope.as_deref(), None));
+    for (number, route) in config.route.iter().enumerate() {
+        let at = format!("route.{number}.scope");
+        findings.extend(scope(config, &at, route.scope.as_deref(), Some(route)));
+    }
+    findings.extend(unreachable(config));
+    findings
+}
+
+fn upstreams(config: &Config) -> Vec<Finding> {
+    let mut findings = Vec::new();
     if config.upstream.is_none() && (config.route.is_empty() || leaves_gaps(config)) {
-        return wrong(
+        findings.extend(Finding::new(
+            "upstream",
+            &["upstream", "route"],
             "there is no upstream: give `upstream`, as in upstream = \"http://127.0.0.1:3000\", \
-             ONLYONCE_UPSTREAM or --upstream"
-                .to_owned(),
-        );
-    }
-    let upstreams = config
-        .route
-        .iter()
-        .filter_map(|route| route.upstream.as_ref());
-    for upstream in config.upstream.iter().chain(upstreams) {
-        if let Err(why) = is_upstream(upstream) {
-            return wrong(why);
-        }
-    }
-    if let Some(admin) = config.admin
-        && !admin.ip().is_loopback()
-        && config.admin_token_file.is_none()
-    {
-        return wrong(format!(
-            "admin = \"{admin}\" can be reached from other machines: give `admin_token_file`, or \
-             use a loopback address"
+             ONLYONCE_UPSTREAM or --upstream",
         ));
     }
+    let own = config.upstream.iter().map(|it| ("upstream".to_owned(), it));
+    let of_routes = config.route.iter().enumerate().filter_map(|(number, it)| {
+        let upstream = it.upstream.as_ref()?;
+        Some((format!("route.{number}.upstream"), upstream))
+    });
+    for (at, upstream) in own.chain(of_routes) {
+        if let Err(why) = is_upstream(upstream) {
+            findings.extend(Finding::new(at, &[], why));
+        }
+    }
+    findings
+}
+
+fn operators(config: &Config) -> Option<Finding> {
+    let admin = config.admin.filter(|it| !it.ip().is_loopback())?;
+    if config.admin_token_file.is_some() {
+        return None;
+    }
+    let why = format!(
+        "admin = \"{admin}\" can be reached from other machines: give `admin_token_file`, or use a \
+         loopback address, as in admin = \"127.0.0.1:9090\""
+    );
+    Finding::new("admin", &["admin_token_file"], why)
+}
+
+fn store(config: &Config) -> Option<Finding> {
+    let url = config.store.as_deref()?;
+    let error = onlyonce_stores::check_url(url).err()?;
+    Finding::new(
+        "store",
+        &[],
+        format!("store: {error}; for example store = \"file:./onlyonce-data\""),
+    )
+}
+
+fn tokens(config: &Config) -> Vec<Finding> {
+    let mut findings = Vec::new();
     if config.former_secret_file.is_some() && config.secret_file.is_none() {
-        return wrong(
-            "former_secret_file needs `secret_file`, the secret that follows it".to_owned(),
-        );
-    }
-    if let Some(name) = &config.limits.address_header
-        && http::HeaderName::from_bytes(name.as_bytes()).is_err()
-    {
-        return wrong(format!("address_header: `{name}` is not a header name"));
-    }
-    if let Some(why) = config.breaker.problem() {
-        return wrong(why);
+        findings.extend(Finding::new(
+            "former_secret_file",
+            &["secret_file"],
+            "former_secret_file needs `secret_file`, the secret that follows it",
+        ));
     }
     if let Some(jwt) = &config.jwt
         && jwt.algorithm.is_none()
         && !jwt.is_key_set()
     {
-        return wrong(
+        findings.extend(Finding::new(
+            "jwt",
+            &["jwt"],
             "[jwt] needs `algorithm` (HS256, RS256 or ES256), unless `key_file` is a JWKS file \
-             that ends with .json"
-                .to_owned(),
-        );
+             that ends with .json",
+        ));
     }
-    if let Some(why) = scope_problem(config, config.scope.as_deref(), None) {
-        return wrong(why);
+    findings
+}
+
+fn address_header(config: &Config) -> Option<Finding> {
+    let name = config.limits.address_header.as_ref()?;
+    if HeaderName::from_bytes(name.as_bytes()).is_ok() {
+        return None;
     }
-    for route in &config.route {
-        if let Some(why) = scope_problem(config, route.scope.as_deref(), Some(route)) {
-            return wrong(format!("route {}: {why}", route.matches));
+    let why =
+        format!("address_header: `{name}` is not a header name: write one like \"x-real-ip\"");
+    Finding::new("limits.address_header", &[], why)
+}
+
+/// Routes that an earlier one leaves nothing for.
+fn unreachable(config: &Config) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (number, route) in config.route.iter().enumerate() {
+        let before = config.route[..number]
+            .iter()
+            .position(|earlier| is_shadowed(&route.matches, &earlier.matches));
+        if let Some(earlier) = before {
+            let (own, first) = (&route.matches, &config.route[earlier].matches);
+            let why = format!(
+                "match: `{own}` is never reached: route {}, `{first}`, comes before it and takes \
+                 all of its requests; remove one of the two, or put this one first",
+                earlier + 1
+            );
+            findings.extend(Finding::new(format!("route.{number}.match"), &[], why));
         }
     }
-    Ok(())
+    findings
+}
+
+/// What in the files that the settings name cannot be used.
+pub(super) fn files(config: &Config) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut note = |at: &str, checked: Result<(), ConfigError>| {
+        if let Err(error) = checked {
+            findings.extend(Finding::new(at, &[], format!("{at}: {error}")));
+        }
+    };
+    note("admin_token_file", gateway::admin_token(config).map(drop));
+    note("secret_file", gateway::own_secret(config).map(drop));
+    note(
+        "former_secret_file",
+        gateway::former_secret(config).map(drop),
+    );
+    if let Some(files) = &config.tls {
+        note("tls.cert", tls::certificates(files).map(drop));
+        note("tls.key", tls::private_key(files).map(drop));
+        if tls::certificates(files).is_ok() && tls::private_key(files).is_ok() {
+            note("tls.cert", tls::Acceptor::new(files).map(drop));
+        }
+    }
+    // Without an algorithm the file cannot be read, and that is said already.
+    if config
+        .jwt
+        .as_ref()
+        .is_some_and(|jwt| jwt.algorithm.is_some() || jwt.is_key_set())
+    {
+        note("jwt.key_file", identity::verifier(config).map(drop));
+    }
+    if let Some(audit) = &config.audit
+        && audit.path.is_dir()
+    {
+        let why = "is a folder: name a file, as in path = \"audit.jsonl\"";
+        note(
+            "audit.path",
+            Err(ConfigError::new(audit.path.display(), why)),
+        );
+    }
+    findings
 }
 
 /// What an operator should know before these settings meet callers.
@@ -136,26 +266,28 @@ fn shown(address: &str) -> String {
     }
 }
 
-fn scope_problem(config: &Config, scope: Option<&[Part]>, route: Option<&Route>) -> Option<String> {
-    for part in scope? {
+fn scope(config: &Config, at: &str, parts: Option<&[Part]>, route: Option<&Route>) -> Vec<Finding> {
+    let of = route.map(|it| format!("route {}: ", it.matches));
+    let of = of.unwrap_or_default();
+    let mut findings = Vec::new();
+    for part in parts.unwrap_or_default() {
         match part {
-            Part::Jwt(claim) if config.jwt.is_none() => {
-                return Some(format!(
-                    "scope part `jwt:{claim}` needs to know how tokens are verified: add [jwt]"
+            Part::Jwt(claim) if config.jwt.is_none() => findings.extend(Finding::new(
+                at,
+                &["jwt"],
+                format!(
+                    "{of}scope part `jwt:{claim}` needs to know how tokens are verified: add [jwt]"
+                ),
+            )),
+            Part::Path(name) if !route.is_some_and(|it| has_parameter(&it.matches, name)) => {
+                findings.extend(Finding::new(
+                    at,
+                    &[],
+                    format!("{of}scope part `path:{name}` needs {{{name}}} in the route's match"),
                 ));
             }
-            Part::Path(name) => {
-                let known = route.is_some_and(|route| {
-                    let path = &route.matches.path;
-                    path.contains(&format!("{{{name}}}")) || path.contains(&format!("{{*{name}}}"))
-                });
-                if !known {
-                    return Some(format!(
-                        "scope part `path:{name}` needs {{{name}}} in the route's match"
-                    ));
-                }
-            }
-            Part::Jwt(_)
+            Part::Path(_)
+            | Part::Jwt(_)
             | Part::Route
             | Part::Caller
             | Part::Header { .. }
@@ -163,5 +295,10 @@ fn scope_problem(config: &Config, scope: Option<&[Part]>, route: Option<&Route>)
             | Part::Body(_) => {}
         }
     }
-    None
+    findings
+}
+
+fn has_parameter(matches: &Match, name: &str) -> bool {
+    let path = &matches.path;
+    path.contains(&format!("{{{name}}}")) || path.contains(&format!("{{*{name}}}"))
 }

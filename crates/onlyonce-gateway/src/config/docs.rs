@@ -11,8 +11,9 @@ const HEAD: &str = "\
 
 A TOML file, given with `--config` or `ONLYONCE_CONFIG`. What is marked with * may also be given as
 a variable (`ONLYONCE_LISTEN`) or a flag (`--listen`); a flag goes before a variable, a variable
-before the file. An unknown setting is an error. `onlyonce config check FILE` reads a file and says
-what is wrong with it. SIGHUP reads the file again.
+before the file. An unknown setting is an error, and so is a value outside of its bounds. `onlyonce
+config check FILE` reads a file, and the keys and certificates that it names, and says all that is
+wrong, by line. SIGHUP reads the file again.
 
 Two things are set by variables that many programs share. An upstream over https is one that the
 machine trusts: its own roots, or those in `SSL_CERT_FILE`. Traces are sent over OTLP where
@@ -71,12 +72,14 @@ fn value(property: &Value) -> String {
     let Some(map) = property.as_object() else {
         return "anything".to_owned();
     };
+    if let (Some(from), Some(to)) = (text(map, "x-from"), text(map, "x-to")) {
+        return format!("duration, {from} to {to}");
+    }
+    if let (Some(from), Some(to)) = (map.get("minimum"), map.get("maximum")) {
+        return format!("number, {from} to {to}");
+    }
     if let Some(format) = text(map, "format") {
-        return match format {
-            "uint" | "uint32" | "uint64" => "number".to_owned(),
-            "ip-port" | "socketaddr" => "address".to_owned(),
-            other => other.to_owned(),
-        };
+        return format.to_owned();
     }
     if let Some(options) = map.get("oneOf").or_else(|| map.get("enum")) {
         return one_of(options);

@@ -1,17 +1,30 @@
-//! From text to settings: the file first, then variables, then flags. Every error names its place.
+//! From text to settings: the file first, then variables, then flags. Everything that is wrong is
+//! reported at once, each with its place.
 
-use std::fmt;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use onlyonce_stores::nearest;
-use thiserror::Error;
 
 use super::Config;
+use super::check::{self, Finding};
+use super::document::Document;
+use super::error::{ConfigError, Problem};
 
 /// What starts the name of a variable.
 const PREFIX: &str = "ONLYONCE_";
 /// Variables that are read elsewhere.
 const NOT_SETTINGS: [&str; 2] = ["ONLYONCE_CONFIG", "ONLYONCE_ADMIN_TOKEN"];
+/// What settings are called that no file gives.
+const NO_FILE: &str = "settings";
+/// Settings that a table cannot be without, each with an example.
+const NEEDED: [(&str, &str); 5] = [
+    ("match", "POST /orders"),
+    ("path", "audit.jsonl"),
+    ("cert", "cert.pem"),
+    ("key", "key.pem"),
+    ("key_file", "jwt.pem"),
+];
 /// Settings that a variable or a flag may give.
 pub(super) const OVERRIDES: [&str; 11] = [
     "listen",
@@ -27,25 +40,6 @@ pub(super) const OVERRIDES: [&str; 11] = [
     "drain",
 ];
 
-/// A setting that cannot be, and where it was found.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{place}: {why}")]
-pub struct ConfigError {
-    /// `onlyonce.toml:12`, `ONLYONCE_LISTEN` or `--listen`.
-    pub place: String,
-    /// What is wrong, and what would be right.
-    pub why: String,
-}
-
-impl ConfigError {
-    pub(crate) fn new(place: impl fmt::Display, why: impl Into<String>) -> Self {
-        Self {
-            place: place.to_string(),
-            why: why.into(),
-        }
-    }
-}
-
 /// Reads the settings: `file` if there is one, then the `ONLYONCE_…` among `variables`, then
 /// `flags` by their names in the schema.
 pub fn load(
@@ -53,15 +47,46 @@ pub fn load(
     variables: impl IntoIterator<Item = (String, String)>,
     flags: &[(&'static str, String)],
 ) -> Result<Config, ConfigError> {
-    let mut config = match file {
+    gather(file, variables, flags, check::fit)
+}
+
+/// Reads the settings like [`load`], and the files that they name: tokens, secrets, keys and
+/// certificates must be there and usable. Nothing is opened, created or connected to.
+pub fn check(
+    file: Option<&Path>,
+    variables: impl IntoIterator<Item = (String, String)>,
+    flags: &[(&'static str, String)],
+) -> Result<Config, ConfigError> {
+    gather(file, variables, flags, |config| {
+        let mut findings = check::fit(config);
+        findings.extend(check::files(config));
+        findings
+    })
+}
+
+/// Reads the settings that `text` alone gives; errors call it `file`.
+pub fn read(file: &str, text: &str) -> Result<Config, ConfigError> {
+    let mut reading = Reading::of(file, text);
+    reading.look(check::fit);
+    reading.end()
+}
+
+fn gather(
+    file: Option<&Path>,
+    variables: impl IntoIterator<Item = (String, String)>,
+    flags: &[(&'static str, String)],
+    look: impl FnOnce(&Config) -> Vec<Finding>,
+) -> Result<Config, ConfigError> {
+    let (name, text) = match file {
         Some(path) => {
             let text = std::fs::read_to_string(path).map_err(|error| {
                 ConfigError::new(path.display(), format!("cannot be read: {error}"))
             })?;
-            parse(&path.display().to_string(), &text)?
+            (path.display().to_string(), text)
         }
-        None => Config::default(),
+        None => (NO_FILE.to_owned(), String::new()),
     };
+    let mut reading = Reading::of(&name, &text);
     for (name, value) in variables {
         let Some(setting) = name.strip_prefix(PREFIX) else {
             continue;
@@ -69,49 +94,74 @@ pub fn load(
         if NOT_SETTINGS.contains(&name.as_str()) || setting.starts_with("TEST_") {
             continue;
         }
-        set(&mut config, &name, &setting.to_ascii_lowercase(), &value)?;
+        reading.set(&name, &setting.to_ascii_lowercase(), &value);
     }
     for (name, value) in flags {
-        let place = format!("--{}", name.replace('_', "-"));
-        set(&mut config, &place, name, value)?;
+        reading.set(&format!("--{}", name.replace('_', "-")), name, value);
     }
-    let place = file.map_or_else(|| "settings".to_owned(), |path| path.display().to_string());
-    super::check::check(&config, &place)?;
-    Ok(config)
+    reading.look(look);
+    reading.end()
 }
 
-/// Reads the settings that `text` alone gives; errors call it `file`.
-pub fn read(file: &str, text: &str) -> Result<Config, ConfigError> {
-    let config = parse(file, text)?;
-    super::check::check(&config, file)?;
-    Ok(config)
+/// Settings on their way, and what is wrong with them so far.
+struct Reading<'a> {
+    document: Document<'a>,
+    config: Config,
+    problems: Vec<Problem>,
+    /// The variable or flag that gave a setting.
+    given_by: BTreeMap<String, String>,
 }
 
-/// Reads a file's text.
-pub(super) fn parse(file: &str, text: &str) -> Result<Config, ConfigError> {
-    toml::from_str(text).map_err(|error| {
-        let line = error
-            .span()
-            .map_or(1, |span| 1 + text[..span.start].matches('\n').count());
-        ConfigError::new(format!("{file}:{line}"), explain(error.message()))
-    })
+impl<'a> Reading<'a> {
+    fn of(file: &'a str, text: &'a str) -> Self {
+        let (document, config, problems) = Document::read(file, text);
+        Self {
+            document,
+            config,
+            problems,
+            given_by: BTreeMap::new(),
+        }
+    }
+
+    /// Sets one setting from its text.
+    fn set(&mut self, place: &str, name: &str, value: &str) {
+        match set(&mut self.config, name, value) {
+            Ok(()) => drop(self.given_by.insert(name.to_owned(), place.to_owned())),
+            Err(why) => self.problems.push(Problem::new(place, why)),
+        }
+    }
+
+    /// Notes what `look` finds, except where it is about what could not be read.
+    fn look(&mut self, look: impl FnOnce(&Config) -> Vec<Finding>) {
+        for finding in look(&self.config) {
+            let is_unknown =
+                |name: &&str| !self.given_by.contains_key(*name) && self.document.leaves_out(name);
+            if finding.about.iter().any(is_unknown) {
+                continue;
+            }
+            let given_by = self.given_by.get(&finding.at).cloned();
+            let place = given_by.unwrap_or_else(|| self.document.place(&finding.at));
+            self.problems.push(Problem::new(place, finding.why));
+        }
+    }
+
+    fn end(mut self) -> Result<Config, ConfigError> {
+        self.problems.sort_by_key(Problem::line);
+        ConfigError::of(self.problems)?;
+        Ok(self.config)
+    }
 }
 
-/// Sets one setting from its text.
-fn set(config: &mut Config, place: &str, name: &str, value: &str) -> Result<(), ConfigError> {
+fn set(config: &mut Config, name: &str, value: &str) -> Result<(), String> {
     if !OVERRIDES.contains(&name) {
         let near = nearest(name, &OVERRIDES).map_or_else(
             || format!("there are {}", OVERRIDES.join(", ")),
             |near| format!("did you mean {PREFIX}{}?", near.to_ascii_uppercase()),
         );
-        return Err(ConfigError::new(
-            place,
-            format!("there is no such setting; {near}"),
-        ));
+        return Err(format!("there is no such setting; {near}"));
     }
     let text = format!("{name} = {}", toml::Value::from(value));
-    let given: Config =
-        toml::from_str(&text).map_err(|error| ConfigError::new(place, explain(error.message())))?;
+    let given: Config = toml::from_str(&text).map_err(|error| explain(None, error.message()))?;
     macro_rules! take {
         ($($field:ident)+) => {$(
             if given.$field.is_some() {
@@ -123,11 +173,24 @@ fn set(config: &mut Config, place: &str, name: &str, value: &str) -> Result<(), 
     Ok(())
 }
 
-/// An error of the parser, with the nearest right word for a name it does not know.
-fn explain(message: &str) -> String {
+/// An error of the parser at the setting `name`, with what would be right where it does not say so.
+pub(super) fn explain(name: Option<&str>, message: &str) -> String {
+    let of = name.map(|name| format!("{name}: ")).unwrap_or_default();
+    if message.starts_with("invalid socket address") {
+        return format!("{of}this is not an address and a port: write it like \"127.0.0.1:8080\"");
+    }
+    if let Some(field) = message.strip_prefix("missing field ") {
+        let field = field.trim_matches('`');
+        let known = NEEDED.iter().find(|(name, _)| *name == field);
+        let example = known.map(|(_, example)| format!(", as in {field} = \"{example}\""));
+        return format!("{of}`{field}` must be given{}", example.unwrap_or_default());
+    }
+    if message.ends_with("expected a boolean") {
+        return format!("{of}{message}: write true or false");
+    }
     let words: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
     if !message.starts_with("unknown field") && !message.starts_with("unknown variant") {
-        return message.to_owned();
+        return format!("{of}{message}");
     }
     let Some((found, known)) = words.split_first() else {
         return message.to_owned();

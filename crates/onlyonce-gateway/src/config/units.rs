@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
-use std::time::Duration;
 
 use http::uri::PathAndQuery;
 use http::{HeaderName, Method};
@@ -14,10 +13,6 @@ use serde::{Deserialize, Deserializer};
 use onlyonce_stores::nearest;
 
 use crate::target::TARGET_BYTES_MAX;
-
-/// A length of time, written like `30s`, `500ms` or `24h`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span(pub Duration);
 
 /// A profile by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,16 +58,6 @@ pub struct Ask {
     pub method: Method,
     /// Its path and query.
     pub target: PathAndQuery,
-}
-
-impl FromStr for Span {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        humantime::parse_duration(text)
-            .map(Self)
-            .map_err(|_| format!("`{text}` is not a length of time: write it like 30s or 24h"))
-    }
 }
 
 impl FromStr for ProfileName {
@@ -210,7 +195,6 @@ macro_rules! written_as_text {
 }
 
 written_as_text! {
-    Span: "duration"
     ProfileName: "profile"
     Part: "scope part"
     Match: "match"

@@ -10,7 +10,9 @@ use tower_layer::Layer;
 
 use super::{Classify, Handling};
 use crate::auth_check::AuthCheck;
-use crate::config::{Ask, ConfigError, Down, Lapse, Match, Need, Part, Rules, Span};
+use crate::config::{
+    Ask, ConfigError, Count, Down, Lapse, Match, Need, Part, Retention, Rules, Span,
+};
 use crate::failure::Failure;
 use crate::upstream::Upstream;
 
@@ -25,7 +27,7 @@ pub(super) struct Common<'a> {
 pub(super) struct Terms<'a> {
     pub(super) profile: Option<Profile>,
     pub(super) scope: Option<&'a Vec<Part>>,
-    pub(super) ttl: Option<Span>,
+    pub(super) ttl: Option<Retention>,
     /// General rules, then the route's own.
     pub(super) rules: [&'a Rules; 2],
     pub(super) matches: Option<&'a Match>,
@@ -67,7 +69,7 @@ impl Terms<'_> {
             .profile
             .map_or_else(Policy::default, |profile| profile.policy());
         if let Some(ttl) = self.ttl {
-            policy.keep_for = ttl.0;
+            policy.keep_for = ttl.get();
         }
         for rules in self.rules {
             apply(rules, &mut policy);
@@ -83,26 +85,32 @@ fn apply(rules: &Rules, policy: &mut Policy) {
             *place = value;
         }
     }
-    put(&mut policy.lease_for, rules.lease.map(|span| span.0));
+    put(&mut policy.lease_for, rules.lease.map(Span::get));
     put(
         &mut policy.execution_max,
-        rules.execution_max.map(|span| span.0),
+        rules.execution_max.map(Span::get),
     );
-    put(&mut policy.waiters_max, rules.waiters_max);
-    put(&mut policy.local_waiters_max, rules.local_waiters_max);
+    put(
+        &mut policy.waiters_max,
+        rules.waiters_max.map(Count::as_usize),
+    );
+    put(
+        &mut policy.local_waiters_max,
+        rules.local_waiters_max.map(Count::as_usize),
+    );
     put(
         &mut policy.limits.request_bytes_max,
-        rules.request_bytes_max,
+        rules.request_bytes_max.map(Count::as_usize),
     );
     put(
         &mut policy.limits.response_bytes_max,
-        rules.response_bytes_max,
+        rules.response_bytes_max.map(Count::as_usize),
     );
-    let duplicate = rules.wait.map(|span| {
-        if span.0.is_zero() {
+    let duplicate = rules.wait.map(Span::get).map(|span| {
+        if span.is_zero() {
             Duplicate::Refuse
         } else {
-            Duplicate::Wait(span.0)
+            Duplicate::Wait(span)
         }
     });
     put(&mut policy.duplicate, duplicate);

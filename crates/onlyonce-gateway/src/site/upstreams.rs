@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::Uri;
 
 use super::IDLE_MAX;
-use crate::config::{self, Config, ConfigError, Span};
+use crate::config::{self, Config, ConfigError, Span, Timeout};
 use crate::upstream::{Patience, Upstream};
 
 const CONNECT_MAX: Duration = Duration::from_secs(5);
@@ -42,7 +42,7 @@ impl Upstreams {
 
 /// How long to wait for an upstream.
 pub(super) fn patience(config: &Config) -> Patience {
-    let or = |span: Option<Span>, usual| span.map_or(usual, |span| span.0);
+    let or = |timeout: Option<Timeout>, usual| timeout.map_or(usual, Span::get);
     Patience {
         connect_max: or(config.timeouts.connect, CONNECT_MAX),
         response_max: or(config.timeouts.response, RESPONSE_MAX),

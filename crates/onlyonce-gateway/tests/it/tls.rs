@@ -114,7 +114,7 @@ async fn a_certificate_that_cannot_be_used_keeps_the_old_one_and_says_why() {
 
     for (cert, key, why) in [
         (&*expired.cert, &*expired.key, "expired on"),
-        (&*other.cert, &*old.key, "certificate for its key"),
+        (&*other.cert, &*old.key, "certificate of the private key"),
         ("no certificate", &*old.key, "cert.pem"),
         (&*other.cert, "no key", "key.pem"),
     ] {
