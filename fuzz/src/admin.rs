@@ -90,7 +90,11 @@ fn addressed(uri: &Uri, slots: &[String]) -> Uri {
 
 /// What comes of a request. Events go on for ever: only their head is looked at.
 async fn answer(router: Router, ask: &Ask) -> Answer {
-    let Ok(response) = router.oneshot(ask.request()).await;
+    let mut request = ask.request();
+    // Most requests name no host, and would get no further than that.
+    let host = request.headers_mut().entry(http::header::HOST);
+    host.or_insert(http::HeaderValue::from_static("localhost"));
+    let Ok(response) = router.oneshot(request).await;
     let kind = response.headers().get(http::header::CONTENT_TYPE);
     let is_endless = kind.is_some_and(|kind| kind == "text/event-stream");
     if is_endless {

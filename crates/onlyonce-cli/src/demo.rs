@@ -34,6 +34,10 @@ pub struct Args {
     /// Where to listen
     #[arg(long, default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
+    /// A name by which clients reach it, besides localhost; any other is refused, as a web page may
+    /// have been pointed here
+    #[arg(long)]
+    host: Vec<String>,
     /// Where operators reach it
     #[arg(long, default_value = "127.0.0.1:9090")]
     admin: SocketAddr,
@@ -103,6 +107,8 @@ async fn serve(args: &Args) -> Result<usize, DemoError> {
         intakes: args.intakes.clone(),
         intake_profile: args.profile.clone(),
         mail: Some("/demo/inbox".to_owned()),
+        front: Some(args.listen),
+        hosts: args.host.clone(),
         ..Options::new(database.clone())
     };
     let demo = Demo::start(&options, inside.map_err(DemoError::Listen)?).await?;

@@ -10,6 +10,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
+use onlyonce::tower::KnownHosts;
 use onlyonce::{Engine, Policy, Profile, StoreError, engine};
 use thiserror::Error;
 use tokio::net::TcpListener;
@@ -31,6 +32,7 @@ mod actor;
 mod audit;
 mod db;
 mod forms;
+mod hosts;
 mod ids;
 mod inbox;
 mod intake;
@@ -51,6 +53,10 @@ pub struct Options {
     pub intake_profile: String,
     /// Where a new user's welcome mail is asked for: a URL, or a path of this service.
     pub mail: Option<String>,
+    /// Where clients reach the services, if something is in front of them.
+    pub front: Option<SocketAddr>,
+    /// Names by which clients reach them besides `localhost` and addresses of this machine.
+    pub hosts: Vec<String>,
 }
 
 impl Options {
@@ -61,6 +67,8 @@ impl Options {
             intakes: None,
             intake_profile: "formbridge".to_owned(),
             mail: None,
+            front: None,
+            hosts: Vec::new(),
         }
     }
 }
@@ -143,7 +151,10 @@ impl Demo {
             .route("/api/v1/tokens", post(actor::issue).with_state(tokens))
             .route("/healthz", get(async || "ok\n"));
         let tools = IntakeTools::new(router.clone(), definitions);
-        let router = router.route_service("/mcp", tools.clone().over_http());
+        let hosts = KnownHosts::of(options.front.unwrap_or(address)).and(&options.hosts);
+        let router = router
+            .route_service("/mcp", tools.clone().over_http())
+            .layer(from_fn_with_state(hosts, hosts::admitted));
 
         let (stop, mut stopped) = watch::channel(false);
         let stopping = async move {

@@ -123,7 +123,8 @@ impl IntakeTools {
         StreamableHttpService::new(
             move || Ok(self.clone()),
             Arc::default(),
-            StreamableHttpServerConfig::default(),
+            // Which hosts and origins may ask is decided for all services alike, in `hosts`.
+            StreamableHttpServerConfig::default().disable_allowed_hosts(),
         )
     }
 

@@ -1,24 +1,25 @@
 //! The operators' side: health, records, what happens now. On loopback it trusts whoever reaches
-//! it; anywhere else it asks for a bearer token.
+//! it, except for web pages; anywhere else it asks for a bearer token.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{Request, State};
-use axum::middleware::{self, Next};
+use axum::extract::State;
+use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
-use http::{HeaderValue, StatusCode};
+use http::StatusCode;
 use onlyonce_core::{Engine, Operate};
-use sha2::{Digest, Sha256};
-use subtle::ConstantTimeEq;
 
+use self::guard::Guard;
 use self::problem::Problem;
+use crate::config::Config;
 use crate::observe::Observers;
 
 mod events;
 mod extract;
+mod guard;
 mod metrics;
 mod openapi;
 mod problem;
@@ -39,17 +40,23 @@ pub(crate) struct Admin {
     engine: Engine,
     observers: Observers,
     sizes: Arc<metrics::Sizes>,
-    /// The digest of the token, so that comparing takes the same time whatever was sent.
-    token: Option<[u8; 32]>,
+    guard: Guard,
 }
 
 impl Admin {
-    pub(crate) fn new(engine: Engine, observers: Observers, token: Option<&str>) -> Self {
+    /// The operators' side of a gateway that listens for them on `bound`.
+    pub(crate) fn new(
+        engine: Engine,
+        observers: Observers,
+        config: &Config,
+        bound: SocketAddr,
+        token: Option<&str>,
+    ) -> Self {
         Self {
             engine,
             observers,
             sizes: Arc::default(),
-            token: token.map(digest),
+            guard: Guard::new(bound, config.admin_hosts.as_deref(), token),
         }
     }
 
@@ -69,7 +76,10 @@ impl Admin {
             .route("/api/v1/events", get(events::stream))
             .route("/api/v1/top", get(top::top))
             .route("/metrics", get(metrics::page))
-            .route_layer(middleware::from_fn_with_state(self.clone(), guard));
+            .route_layer(middleware::from_fn_with_state(
+                self.clone(),
+                guard::with_token,
+            ));
         Router::new()
             .route("/healthz", get(async || "ok\n"))
             .route("/readyz", get(ready))
@@ -82,6 +92,10 @@ impl Admin {
                 let why = "this path does not take this method; see /api/v1/openapi.json";
                 Problem::new(StatusCode::METHOD_NOT_ALLOWED, why)
             })
+            .layer(middleware::from_fn_with_state(
+                self.clone(),
+                guard::admitted,
+            ))
             .with_state(self)
     }
 
@@ -93,28 +107,6 @@ impl Admin {
             )
         })
     }
-}
-
-/// Lets through whoever has the token, where one is asked for.
-async fn guard(State(admin): State<Admin>, request: Request, next: Next) -> Response {
-    let Some(token) = &admin.token else {
-        return next.run(request).await;
-    };
-    let sent = request
-        .headers()
-        .get(AUTHORIZATION)
-        .and_then(|value| value.to_str().ok())
-        .and_then(|value| value.strip_prefix("Bearer "))
-        .map(digest);
-    if sent.is_some_and(|sent| bool::from(sent.ct_eq(token))) {
-        return next.run(request).await;
-    }
-    let why = "send the admin token as `Authorization: Bearer …`";
-    let mut response = Problem::new(StatusCode::UNAUTHORIZED, why).into_response();
-    response
-        .headers_mut()
-        .insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-    response
 }
 
 /// Ready means that the store answers, and that its slot secret is still ours: else keyed requests
@@ -132,8 +124,4 @@ async fn ready(State(admin): State<Admin>) -> Response {
             Err(error) => Problem::from(error).into_response(),
         },
     }
-}
-
-fn digest(token: &str) -> [u8; 32] {
-    Sha256::digest(token.trim().as_bytes()).into()
 }

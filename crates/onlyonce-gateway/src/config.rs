@@ -15,7 +15,7 @@ pub(crate) use self::check::{holds, is_upstream};
 pub use self::docs::markdown;
 pub use self::error::{ConfigError, Problem};
 pub use self::load::{check, load, read};
-pub use self::units::{Ask, Match, Part, ProfileName};
+pub use self::units::{Ask, HostName, Match, Part, ProfileName};
 
 mod bounds;
 mod breaker;
@@ -44,6 +44,11 @@ pub struct Config {
     pub admin: Option<SocketAddr>,
     /// A file with the bearer token that operators must send.
     pub admin_token_file: Option<PathBuf>,
+    /// Names by which operators reach it besides `localhost`, loopback addresses and `admin`'s own
+    /// address, without ports: `["gateway.internal"]`. Whatever asks for another host is refused, so
+    /// that no web page comes in whose name was pointed here. Default: none; with
+    /// `admin_token_file`, any.
+    pub admin_hosts: Option<Vec<HostName>>,
     /// Where requests go that no route sends elsewhere: `http://127.0.0.1:3000`, `https://…` to a
     /// server that the machine trusts, or `h2c://…` for HTTP/2 without TLS (gRPC).
     pub upstream: Option<String>,

@@ -119,7 +119,14 @@ impl Gateway {
         let wanted = config.admin.unwrap_or_else(|| fixed(ADMIN));
         let operators = listen(wanted, "admin").await?;
         let admin_address = operators.local_addr().unwrap_or(wanted);
-        let router = Admin::new(engine.clone(), observers.clone(), token.as_deref()).router();
+        let router = Admin::new(
+            engine.clone(),
+            observers.clone(),
+            config,
+            admin_address,
+            token.as_deref(),
+        )
+        .router();
         let admin = tokio::spawn(async move {
             if let Err(error) = axum::serve(operators, router).await {
                 tracing::error!(target: "onlyonce", %error, "the admin address is no longer served");
@@ -203,12 +210,14 @@ impl Gateway {
 }
 
 /// The operators' side alone, on the store that `config` names: the engine, and the routes to mount
-/// somewhere. Nothing listens.
+/// somewhere. Nothing listens. Without a token it answers only who asks for a loopback name, for the
+/// address in `admin` or for one of `admin_hosts`.
 pub async fn operators(config: &Config) -> Result<(Engine, Router), StartError> {
     let token = admin_token(config)?;
     let (engine, observers) = open_engine(config, |store| store).await?;
-    let router = Admin::new(engine.clone(), observers, token.as_deref()).router();
-    Ok((engine, router))
+    let admin = config.admin.unwrap_or_else(|| fixed(ADMIN));
+    let admin = Admin::new(engine.clone(), observers, config, admin, token.as_deref());
+    Ok((engine, admin.router()))
 }
 
 /// The first setting that differs and that only a start can change.
@@ -218,7 +227,7 @@ fn only_at_start(old: &Config, new: &Config) -> Option<&'static str> {
             [$((stringify!($field), old.$field != new.$field)),+]
         };
     }
-    let fields = differing!(listen admin admin_token_file store namespace instance secret_file former_secret_file drain breaker log audit);
+    let fields = differing!(listen admin admin_token_file admin_hosts store namespace instance secret_file former_secret_file drain breaker log audit);
     let of_clients = [
         ("tls", old.tls.is_some() != new.tls.is_some()),
         (

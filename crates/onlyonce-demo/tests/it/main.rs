@@ -9,6 +9,7 @@ mod d1_edge_cases;
 mod d2_tests;
 mod d3_cases;
 mod d4_tests;
+mod foreign;
 mod intakes;
 mod postgres;
 mod support;

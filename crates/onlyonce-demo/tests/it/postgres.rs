@@ -23,7 +23,10 @@ pub(crate) async fn database(name: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_processes_worth_of_services_on_one_postgres_submit_once() {
-    let options = Options::new(database("demo_intakes").await);
+    let options = Options {
+        hosts: vec!["shop.example".to_owned()],
+        ..Options::new(database("demo_intakes").await)
+    };
     let (one, two) = (
         Bed::start(&options, None).await,
         Bed::start(&options, None).await,

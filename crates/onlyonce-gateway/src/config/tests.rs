@@ -78,6 +78,7 @@ fn every_wrong_value_is_told_with_what_would_be_right() {
             "[[route]]\nmatch = \"POST /a\"\npass = \"yes\"",
             "write true or false",
         ),
+        ("admin_hosts = [\"a:1\"]", "write only the host, `a`"),
     ] {
         let told = told(text);
         assert!(told.contains(right), "{text}: {told}");

@@ -2,9 +2,10 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::net::Ipv6Addr;
 use std::str::FromStr;
 
-use http::uri::PathAndQuery;
+use http::uri::{Authority, PathAndQuery};
 use http::{HeaderName, Method};
 use onlyonce_core::{Profile, profile};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -17,6 +18,10 @@ use crate::target::TARGET_BYTES_MAX;
 /// A profile by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProfileName(pub Profile);
+
+/// A host by its name or address, without a port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostName(String);
 
 /// One part of a scope.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,6 +63,36 @@ pub struct Ask {
     pub method: Method,
     /// Its path and query.
     pub target: PathAndQuery,
+}
+
+impl HostName {
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for HostName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong =
+            || format!("`{text}` is not a host: write a name or an address, like gateway.internal");
+        let host: Authority = match text.parse::<Ipv6Addr>() {
+            Ok(address) => format!("[{address}]").parse().map_err(|_| wrong())?,
+            Err(_) => text.parse().map_err(|_| wrong())?,
+        };
+        if host.port().is_some() {
+            return Err(format!(
+                "`{text}` has a port: write only the host, `{}`",
+                host.host()
+            ));
+        }
+        if host.host().is_empty() || host.as_str() != host.host() {
+            return Err(wrong());
+        }
+        Ok(Self(host.host().to_owned()))
+    }
 }
 
 impl FromStr for ProfileName {
@@ -195,6 +230,7 @@ macro_rules! written_as_text {
 }
 
 written_as_text! {
+    HostName: "host"
     ProfileName: "profile"
     Part: "scope part"
     Match: "match"

@@ -8,6 +8,7 @@ mod audit;
 mod callers;
 mod conformance;
 mod heads;
+mod foreign;
 mod limits;
 mod metrics;
 mod once;
