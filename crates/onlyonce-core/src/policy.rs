@@ -10,6 +10,7 @@ use crate::key::KeyRule;
 use crate::record::OnLapse;
 use crate::refusal::Reason;
 
+mod bounds;
 #[cfg(test)]
 mod tests;
 

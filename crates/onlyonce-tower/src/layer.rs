@@ -100,9 +100,10 @@ impl<C> IdempotencyLayer<C> {
         self.policy(profile.policy())
     }
 
-    /// Uses these rules, and the scope they name.
+    /// Uses these rules, [within their bounds](Policy::bounded), and the scope they name.
     #[must_use]
     pub fn policy(mut self, policy: Policy) -> Self {
+        let policy = policy.bounded();
         self.settings.scope = Arc::new(ScopeRule::named(&policy.http.scope));
         self.settings.policy = Arc::new(policy);
         self

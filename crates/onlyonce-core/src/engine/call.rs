@@ -86,12 +86,17 @@ impl Call {
         began: Duration,
     ) -> Self {
         let (intake, route) = names;
+        let policy = if policy.is_bounded() {
+            Arc::clone(policy)
+        } else {
+            Arc::new(Policy::clone(policy).bounded())
+        };
         Self {
             slot,
             key: key.clone(),
             fingerprint,
-            policy: Arc::clone(policy),
             keep_for: policy.keep_for,
+            policy,
             meta: Arc::new(meta),
             former: None,
             intake,

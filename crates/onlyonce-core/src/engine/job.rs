@@ -127,10 +127,10 @@ fn function_policy() -> Policy {
 }
 
 impl Job {
-    /// Runs under other rules.
+    /// Runs under other rules, [within their bounds](Policy::bounded).
     #[must_use]
     pub fn policy(mut self, policy: Policy) -> Self {
-        self.policy = Arc::new(policy);
+        self.policy = Arc::new(policy.bounded());
         self
     }
 

@@ -15,6 +15,72 @@ fn ttl(unit: TtlUnit) -> TtlRule {
 }
 
 #[test]
+fn rules_that_make_no_sense_are_brought_within_their_bounds() {
+    let mut nonsense = Policy {
+        lease_for: Duration::ZERO,
+        keep_for: Duration::ZERO,
+        execution_max: Duration::ZERO,
+        duplicate: Duplicate::Wait(Duration::MAX),
+        retry_after: Duration::MAX,
+        waiters_max: usize::MAX,
+        local_waiters_max: usize::MAX,
+        ttl: Some(TtlRule {
+            min: MAX,
+            max: Duration::ZERO,
+            ..ttl(TtlUnit::Seconds)
+        }),
+        ..Policy::default()
+    };
+    nonsense.limits.request_bytes_max = usize::MAX;
+    nonsense.limits.response_bytes_max = usize::MAX;
+    nonsense.limits.header_bytes_max = usize::MAX;
+    assert!(!nonsense.is_bounded());
+
+    let bounded = nonsense.bounded();
+
+    assert!(bounded.is_bounded());
+    assert!(bounded.lease_for / 3 > Duration::from_millis(1));
+    let asked = bounded.ttl.as_ref().unwrap().parse(b"60");
+    assert_eq!(
+        asked,
+        Ok(MAX),
+        "a shortest above the longest does not panic"
+    );
+    assert_eq!(bounded.clone().bounded(), bounded);
+}
+
+#[test]
+fn each_rule_beyond_its_bounds_is_seen_alone() {
+    let wrong: [fn(&mut Policy); 10] = [
+        |it| it.lease_for = Duration::ZERO,
+        |it| it.lease_for = Duration::MAX,
+        |it| it.keep_for = Duration::ZERO,
+        |it| it.keep_for = Duration::MAX,
+        |it| it.execution_max = Duration::ZERO,
+        |it| it.execution_max = Duration::MAX,
+        |it| it.duplicate = Duplicate::Wait(Duration::MAX),
+        |it| it.retry_after = Duration::MAX,
+        |it| it.local_waiters_max = usize::MAX,
+        |it| it.limits.response_bytes_max = usize::MAX,
+    ];
+
+    for (number, change) in wrong.into_iter().enumerate() {
+        let mut policy = Policy::default();
+        change(&mut policy);
+        assert!(!policy.is_bounded(), "{number}");
+        assert!(policy.bounded().is_bounded(), "{number}");
+    }
+}
+
+#[test]
+fn every_profile_is_within_the_bounds() {
+    for profile in crate::profile::all() {
+        let policy = profile.policy();
+        assert_eq!(policy.clone().bounded(), policy, "{profile}");
+    }
+}
+
+#[test]
 fn a_whole_number_is_a_time_to_live() {
     let millis = Duration::from_millis;
     let table = [

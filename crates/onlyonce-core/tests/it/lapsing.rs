@@ -42,6 +42,24 @@ async fn a_slow_handler_keeps_its_claim() {
     assert!(store.renewals.count() >= 24, "renewed at a third of 3 s");
 }
 
+/// A lease of nothing would be renewed in a loop that never ends, one of for ever has no third.
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_makes_no_sense_neither_spins_nor_keeps_a_call_from_ending() {
+    for lease_for in [Duration::ZERO, Duration::from_nanos(1), Duration::MAX] {
+        let (store, node) = bed().await;
+        let nonsense = Policy {
+            lease_for,
+            ..policy()
+        };
+        let slow = Work::new().taking(Duration::from_secs(1));
+
+        let answer = node.once("key", &nonsense, &slow).await;
+
+        assert_eq!(ran(&answer), "run 1");
+        assert!(store.renewals.count() <= 400, "one each 3 ms at most");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_handler_that_blocks_its_thread_keeps_its_claim() {
     let (store, first) = bed().await;
