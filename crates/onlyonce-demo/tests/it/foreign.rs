@@ -71,3 +71,24 @@ async fn the_services_are_known_by_loopback_names_and_by_those_they_were_given()
     let from_own_page = initialize(&bed).host(host).header("Origin", &own);
     assert_eq!(from_own_page.send().await.status, 200);
 }
+
+#[tokio::test]
+async fn nobody_but_its_owner_reads_the_database() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = tempfile::tempdir().unwrap();
+    let options = onlyonce_demo::Options::new(crate::support::database(&folder));
+    let bed = Bed::start(&options, None).await;
+
+    assert_eq!(submit(&bed).send().await.status, 201);
+
+    let files = std::fs::read_dir(folder.path()).unwrap();
+    let files: Vec<_> = files.map(|file| file.unwrap()).collect();
+    assert!(
+        files.len() >= 3,
+        "a database, its WAL and its SHM: {files:?}"
+    );
+    for file in files {
+        let mode = file.metadata().unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode, 0o600, "{}", file.path().display());
+    }
+}

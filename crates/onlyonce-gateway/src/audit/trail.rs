@@ -4,15 +4,16 @@
 //! the files over. Whoever takes the lock next finishes what was complete and drops what was not.
 
 use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{
     self, BufRead as _, BufReader, BufWriter, Read as _, Seek as _, SeekFrom, Write as _,
 };
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
 use onlyonce_core::{Clock as _, SystemClock, Timestamp};
+use onlyonce_stores::private;
 use serde_json::Value;
 use thiserror::Error;
 
@@ -88,10 +89,12 @@ impl Trail {
 
     fn purge_locked(&self, actor: &str) -> io::Result<Purged> {
         let staged = self.beside(".purge");
-        fs::create_dir(&staged)?;
+        DirBuilder::new().mode(0o700).create(&staged)?;
         let mut purged = Purged::default();
         for file in self.files()? {
-            let mut anew = BufWriter::new(File::create(staged.join(name(&file)))?);
+            let anew = staged.join(name(&file));
+            private::file(&anew)?;
+            let mut anew = BufWriter::new(File::create(anew)?);
             for line in lines(&file)? {
                 match without(actor, line?) {
                     None => purged.removed += 1,
@@ -133,12 +136,11 @@ impl Trail {
         Ok(lock)
     }
 
+    /// Private too: whoever may open it may hold it.
     fn lock_file(&self) -> io::Result<File> {
-        OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(self.beside(".lock"))
+        let path = self.beside(".lock");
+        private::file(&path)?;
+        OpenOptions::new().write(true).open(path)
     }
 
     fn recover(&self) -> io::Result<()> {
@@ -204,6 +206,9 @@ impl Trail {
     pub(super) fn open(self, keep: Duration, bytes_max: u64) -> Result<Open, TrailError> {
         let opened = || {
             let lock = self.lock()?;
+            for file in self.files()? {
+                private::file(&file)?;
+            }
             let file = append_to(&self.path)?;
             lock.unlock()?;
             Ok((lock, file))
@@ -297,13 +302,11 @@ impl Open {
     }
 }
 
-/// Opens a file to append to; a line that was torn at its end is closed, so that the next is whole.
+/// Opens a file to append to, for its owner only; a line that was torn at its end is closed, so that
+/// the next is whole.
 fn append_to(path: &Path) -> io::Result<File> {
-    let mut file = OpenOptions::new()
-        .create(true)
-        .append(true)
-        .read(true)
-        .open(path)?;
+    private::file(path)?;
+    let mut file = OpenOptions::new().append(true).read(true).open(path)?;
     if file.metadata()?.len() > 0 {
         let mut last = [0];
         file.seek(SeekFrom::End(-1))?;

@@ -130,8 +130,11 @@ async fn full_files_are_put_aside_and_old_ones_go() {
     let config = audited(&service, folder.path(), "file_bytes_max = 600\n");
     let gateway = Gateway::start(&config).await.unwrap();
     assert!(!old.exists() && young.exists());
+    let created = |it: &&String| *it == "idempotency.key.created";
     for number in 0..8 {
         order(&gateway, "ann", &format!("key-{number}"), "{}").await;
+        // What comes while something is written is written at once.
+        eventually(|| events(folder.path()).iter().filter(created).count() > number).await;
     }
     gateway.drain().await;
 
@@ -140,7 +143,6 @@ async fn full_files_are_put_aside_and_old_ones_go() {
         .map(|it| it.unwrap().metadata().unwrap().len())
         .collect();
     assert!(sizes.len() > 4, "{sizes:?}");
-    let created = |it: &&String| *it == "idempotency.key.created";
     assert_eq!(events(folder.path()).iter().filter(created).count(), 8);
 }
 
@@ -222,4 +224,67 @@ async fn a_line_torn_by_a_crash_does_not_spoil_the_next() {
     assert_eq!(unread, 1);
     let newest = Trail::at(&path).last(1, |_| true).unwrap().0;
     assert_eq!(newest, found[found.len() - 1..]);
+}
+
+/// The permissions of every file of the trail.
+fn modes(folder: &Path) -> Vec<(String, u32)> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let files = fs::read_dir(folder).unwrap().map(|file| {
+        let file = file.unwrap();
+        let mode = file.metadata().unwrap().permissions().mode() & 0o777;
+        (file.file_name().to_string_lossy().into_owned(), mode)
+    });
+    let mut files: Vec<_> = files.collect();
+    files.sort();
+    files
+}
+
+#[track_caller]
+fn assert_private(folder: &Path, files_min: usize) {
+    let modes = modes(folder);
+    assert!(modes.len() >= files_min, "{modes:?}");
+    for (file, mode) in &modes {
+        assert_eq!(mode & 0o077, 0, "{file} has {mode:o}");
+    }
+}
+
+#[tokio::test]
+async fn nobody_but_its_owner_reads_the_trail_from_its_first_byte() {
+    let service = Service::start().await;
+    let folder = tempfile::tempdir().unwrap();
+    let config = audited(&service, folder.path(), "file_bytes_max = 600\n");
+
+    let gateway = Gateway::start(&config).await.unwrap();
+
+    assert_private(folder.path(), 2);
+    for number in 0..4 {
+        order(&gateway, "ann", &format!("key-{number}"), "{}").await;
+        eventually(|| events(folder.path()).len() > number).await;
+    }
+    Trail::at(folder.path().join("audit.jsonl"))
+        .purge("mallory")
+        .unwrap();
+    order(&gateway, "ann", "key-4", "{}").await;
+    gateway.drain().await;
+    assert_private(folder.path(), 3);
+}
+
+#[tokio::test]
+async fn a_trail_that_others_could_read_is_taken_from_them_at_the_start() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let service = Service::start().await;
+    let folder = tempfile::tempdir().unwrap();
+    let aside = format!("audit.jsonl.{}", u64::from(u32::MAX) * 1000);
+    for name in ["audit.jsonl", "audit.jsonl.lock", &aside] {
+        let path = folder.path().join(name);
+        fs::write(&path, "").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    }
+
+    let gateway = Gateway::start(&audited(&service, folder.path(), ""))
+        .await
+        .unwrap();
+
+    assert_private(folder.path(), 3);
+    gateway.drain().await;
 }
