@@ -1,6 +1,7 @@
 //! From a URL to a store. What is wrong with a URL is said with what would be right; credentials
 //! in it are never repeated.
 
+use std::fmt;
 use std::sync::Arc;
 
 use onlyonce_core::{MemoryStore, Store, StoreError};
@@ -107,15 +108,16 @@ pub async fn open(url: &str) -> Result<Arc<dyn Store>, OpenError> {
     let (scheme, _) = url
         .split_once(':')
         .ok_or_else(|| OpenError::url("it has no scheme"))?;
-    match scheme {
-        "memory" => Ok(Arc::new(memory(url)?)),
+    let opened = match scheme {
+        "memory" => Ok(Arc::new(memory(url)?) as _),
         "file" => file(url).await,
         "sqlite" => sqlite(url).await,
         "redis" | "rediss" | "redis+cluster" | "redis+sentinel" => redis(url).await,
         "postgres" | "postgresql" => postgres(url).await,
         "mysql" | "mariadb" => mysql(url).await,
         found => Err(unknown_scheme(found)),
-    }
+    };
+    opened.map_err(|error| located(error, url))
 }
 
 /// Checks that a store has URLs like this one and is part of this build, without opening it.
@@ -141,6 +143,47 @@ pub fn check_url(url: &str) -> Result<(), OpenError> {
         scheme: scheme.to_owned(),
         feature,
     })
+}
+
+/// A store that cannot be reached, with where it was looked for.
+#[derive(Debug)]
+struct At {
+    address: String,
+    cause: Box<dyn std::error::Error + Send + Sync>,
+}
+
+impl fmt::Display for At {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.address, self.cause)
+    }
+}
+
+impl std::error::Error for At {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.cause.source()
+    }
+}
+
+/// The same error with the server's address.
+fn located(error: OpenError, url: &str) -> OpenError {
+    let OpenError::Store(mut error) = error else {
+        return error;
+    };
+    if let Some(address) = address(url) {
+        let cause = error.source.take();
+        let cause = cause.unwrap_or_else(|| "it does not answer".into());
+        error.source = Some(Box::new(At { address, cause }));
+    }
+    OpenError::Store(error)
+}
+
+/// The host and port of a server's URL. A password may have any character, also those that should
+/// have been escaped: nothing before the last `@` is shown.
+fn address(url: &str) -> Option<String> {
+    let (_, rest) = url.split_once("://")?;
+    let host = rest.rsplit('@').next()?;
+    let host = host.split(['/', '?', '#']).next()?;
+    (!host.is_empty()).then(|| host.to_owned())
 }
 
 fn unknown_scheme(found: &str) -> OpenError {

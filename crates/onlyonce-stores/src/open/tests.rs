@@ -74,3 +74,44 @@ fn an_option_of_the_wrong_kind_is_told_with_the_right_one() {
 fn an_option_given_twice_is_an_error() {
     assert!(Options::of("x:?a=1&a=2").is_err());
 }
+
+#[test]
+fn an_address_is_shown_without_anything_that_may_be_a_password() {
+    for (url, shown) in [
+        ("redis://127.0.0.1:1", Some("127.0.0.1:1")),
+        ("redis://user:s3cret@host:1/0?prefix=a", Some("host:1")),
+        ("mysql://user:s3/c?r#et@host/db", Some("host")),
+        ("postgres://user:s3@cret@[::1]:1/db", Some("[::1]:1")),
+        ("redis+cluster://:s3cret@a:1,b:2", Some("a:1,b:2")),
+        ("postgres://user:s3cret@/db?host=/run", None),
+        ("file:./data", None),
+    ] {
+        assert_eq!(address(url).as_deref(), shown, "{url}");
+    }
+}
+
+#[cfg(all(feature = "redis", feature = "postgres", feature = "mysql"))]
+#[tokio::test]
+async fn a_server_that_is_not_there_is_named_by_its_address_and_not_by_its_password() {
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = closed.local_addr().unwrap();
+    drop(closed);
+    for url in [
+        format!("redis://user:s3cret@{address}"),
+        format!("redis+cluster://user:s3cret@{address}"),
+        format!("postgres://user:s3cret@{address}/db"),
+        format!("mysql://user:s3cret@{address}/db"),
+    ] {
+        let error = open(&url).await.err().unwrap();
+
+        let mut told = error.to_string();
+        let mut cause = std::error::Error::source(&error);
+        while let Some(next) = cause {
+            told.push_str(&format!(": {next}"));
+            cause = next.source();
+        }
+        assert!(told.contains(&address.to_string()), "{url}: {told}");
+        assert!(!told.contains("s3cret"), "{told}");
+        assert!(!format!("{error:?}").contains("s3cret"), "{error:?}");
+    }
+}
