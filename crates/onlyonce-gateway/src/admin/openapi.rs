@@ -15,7 +15,7 @@ pub(super) async fn document() -> Json<Value> {
 }
 
 fn describe() -> Value {
-    let mut shapes = SchemaSettings::openapi3().into_generator();
+    let mut shapes = settings().into_generator();
     let slot = json!({
         "name": "slot", "in": "path", "required": true,
         "description": "The record's address: 64 hex digits.",
@@ -24,7 +24,7 @@ fn describe() -> Value {
     let list = parameters::<ListQuery>();
     let mut show = parameters::<ShowQuery>();
     show.push(slot.clone());
-    let paths = json!({
+    let mut paths = json!({
         "/api/v1/records": {"get": {
             "summary": "List live records, in the order of their slots",
             "parameters": list,
@@ -44,7 +44,7 @@ fn describe() -> Value {
             "delete": {
                 "summary": "Forget a record: the next request with its key is a new one",
                 "parameters": [slot.clone()],
-                "responses": {"204": {"description": "Forgotten"}, "404": problem("No live record")},
+                "responses": refused(json!({"204": {"description": "Forgotten"}}), &[400, 404, 503]),
             },
         },
         "/api/v1/records/{slot}/extend": {"post": {
@@ -70,8 +70,8 @@ fn describe() -> Value {
         "/api/v1/events": {"get": {
             "summary": "What happens, as server-sent events",
             "parameters": parameters::<WatchQuery>(),
-            "responses": {"200": {"description": "One JSON object an event",
-                "content": {"text/event-stream": {"schema": {"type": "string"}}}}},
+            "responses": refused(json!({"200": {"description": "One JSON object an event",
+                "content": {"text/event-stream": {"schema": {"type": "string"}}}}}), &[400]),
         }},
         "/api/v1/top": {"get": {
             "summary": "The keys that are replayed, refused or waited for most",
@@ -88,8 +88,9 @@ fn describe() -> Value {
         "/readyz": {"get": {"summary": "Whether the store answers",
             "responses": {"200": {"description": "It does"}, "503": problem("It does not")}}},
     });
+    add_what_all_refuse(&mut paths);
     json!({
-        "openapi": "3.0.3",
+        "openapi": "3.1.0",
         "info": {
             "title": "onlyonce admin API",
             "version": env!("CARGO_PKG_VERSION"),
@@ -106,7 +107,7 @@ fn describe() -> Value {
 
 /// The parameters of a query, from its type.
 fn parameters<Q: JsonSchema>() -> Vec<Value> {
-    let schema = SchemaSettings::openapi3()
+    let schema = settings()
         .into_generator()
         .into_root_schema_for::<Q>()
         .to_value();
@@ -118,6 +119,7 @@ fn parameters<Q: JsonSchema>() -> Vec<Value> {
             let description = shape
                 .as_object_mut()
                 .and_then(|shape| shape.remove("description"));
+            without_null(&mut shape);
             json!({"name": name, "in": "query", "description": description, "schema": shape})
         })
         .collect()
@@ -129,15 +131,62 @@ fn body<T: JsonSchema>(shapes: &mut SchemaGenerator) -> Value {
 }
 
 fn answers<T: JsonSchema>(shapes: &mut SchemaGenerator, refusals: &[u16]) -> Value {
-    let mut answers = json!({"200": {"description": "Done",
+    let done = json!({"200": {"description": "Done",
         "content": {"application/json": {"schema": shapes.subschema_for::<T>()}}}});
+    refused(done, refusals)
+}
+
+/// `answers` with these refusals.
+fn refused(mut answers: Value, refusals: &[u16]) -> Value {
     for status in refusals {
         answers[status.to_string()] = problem("Why not");
     }
     answers
 }
 
+/// What is refused before the operation itself is looked at: see `guard`.
+fn add_what_all_refuse(paths: &mut Value) {
+    let paths = paths.as_object_mut().into_iter().flatten();
+    for (method, operation) in paths.flat_map(|(_, it)| it.as_object_mut().into_iter().flatten()) {
+        let answers = &mut operation["responses"];
+        answers["401"] = problem("The token is missing or wrong");
+        answers["421"] = problem("A host that this is not known by");
+        if method != "get" {
+            answers["403"] = problem("From a web page of another origin");
+            answers["415"] = problem("The body is not JSON");
+        }
+    }
+}
+
+fn settings() -> SchemaSettings {
+    SchemaSettings::draft2020_12().with(|settings| {
+        settings.definitions_path = "/components/schemas".into();
+        settings.meta_schema = None;
+    })
+}
+
+/// A parameter that is not given is absent; there is no null in a query.
+fn without_null(shape: &mut Value) {
+    if let Some(Value::Array(kinds)) = shape.get("type")
+        && let Some(kind) = kinds.iter().find(|kind| *kind != "null").cloned()
+    {
+        shape["type"] = kind;
+    }
+    if let Some(Value::Array(words)) = shape.get_mut("enum") {
+        words.retain(|word| !word.is_null());
+    }
+}
+
 fn problem(description: &str) -> Value {
     json!({"description": description,
-        "content": {"application/problem+json": {"schema": {"type": "object"}}}})
+    "content": {"application/problem+json": {"schema": {
+        "type": "object",
+        "properties": {
+            "type": {"type": "string"},
+            "title": {"type": "string"},
+            "status": {"type": "integer"},
+            "detail": {"type": "string"},
+        },
+        "required": ["type", "title", "status", "detail"],
+    }}}})
 }

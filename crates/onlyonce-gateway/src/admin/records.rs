@@ -9,13 +9,14 @@ use axum::extract::State;
 use http::{HeaderName, HeaderValue, StatusCode};
 use onlyonce_core::operate::{Filter, Page, Resolved, StateName};
 use onlyonce_core::{Key, KeyRule, Response, Slot};
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 use super::Admin;
 use super::extract::{Body, Path, Query};
 use super::problem::Problem;
 use super::view::RecordView;
+use crate::config::Count;
 
 /// Records of a page, at most.
 const PAGE_RECORDS_MAX: usize = 1000;
@@ -23,24 +24,35 @@ const PAGE_RECORDS: usize = 100;
 /// How long an operator's answer is kept unless asked otherwise.
 const RESOLVED_KEEP: Duration = Duration::from_secs(24 * 3600);
 const SWEEP_RECORDS: usize = 10_000;
+/// Characters of a key that is looked for: no policy lets a longer one through.
+const KEY_CHARS_MAX: usize = 16 * 1024;
+const HEADER_NAME_CHARS_MAX: usize = 256;
+
+/// How long a record can be kept: ten years at most, as `ttl`.
+type Seconds = Count<1, { 3650 * 24 * 3600 }>;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ListQuery {
-    /// Only in this state: `pending`, `lapsed`, `done`, `failed` or `unknown`.
+    /// Only in this state.
+    #[schemars(extend("enum" = ["pending", "lapsed", "done", "failed", "unknown"]))]
     state: Option<String>,
     /// Only of this route or job.
     operation: Option<String>,
     /// Only by this actor.
     actor: Option<String>,
     /// Only first claimed at least this many seconds ago.
-    older_than: Option<u64>,
+    #[schemars(range(max = u32::MAX))]
+    older_than: Option<u32>,
     /// Only first claimed at most this many seconds ago.
-    younger_than: Option<u64>,
+    #[schemars(range(max = u32::MAX))]
+    younger_than: Option<u32>,
     /// Start after this slot: the `next` of the page before.
+    #[schemars(regex(pattern = "^[0-9a-fA-F]{64}$"))]
     after: Option<String>,
     /// How many at most; 100 unless asked otherwise, 1000 at most.
-    limit: Option<usize>,
+    #[schemars(range(max = u32::MAX))]
+    limit: Option<u32>,
 }
 
 /// A page of records, in the order of their slots.
@@ -55,7 +67,8 @@ pub struct RecordsPage {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Find {
-    /// The key, as the client sent it.
+    /// The key, as the client sent it. What cannot be a key has no records.
+    #[schemars(length(min = 1, max = KEY_CHARS_MAX))]
     key: String,
 }
 
@@ -71,7 +84,7 @@ pub(super) struct ShowQuery {
 #[serde(deny_unknown_fields)]
 pub(super) struct Extend {
     /// How much longer to keep it, in seconds.
-    seconds: u64,
+    seconds: Seconds,
 }
 
 /// The answer to an operation whose outcome nobody else knows.
@@ -79,15 +92,16 @@ pub(super) struct Extend {
 #[serde(deny_unknown_fields)]
 pub(super) struct Resolve {
     /// The status retries shall get.
-    status: u16,
+    status: Count<200, 999>,
     /// The body they shall get.
     #[serde(default)]
     body: String,
     /// Its headers.
     #[serde(default)]
+    #[schemars(schema_with = "header_fields")]
     headers: Vec<(String, String)>,
     /// How long it is kept, in seconds; a day unless asked otherwise.
-    keep_seconds: Option<u64>,
+    keep_seconds: Option<Seconds>,
 }
 
 /// How much is in the store.
@@ -116,17 +130,15 @@ pub(super) async fn list(
     let state = query.state.as_deref().map(StateName::from_str).transpose();
     let state = state.map_err(|error| Problem::bad(format!("state {error}")))?;
     let after = query.after.as_deref().map(slot).transpose()?;
-    let records_max = query
-        .limit
-        .unwrap_or(PAGE_RECORDS)
-        .clamp(1, PAGE_RECORDS_MAX);
+    let limit = query.limit.and_then(|limit| usize::try_from(limit).ok());
+    let records_max = limit.unwrap_or(PAGE_RECORDS).clamp(1, PAGE_RECORDS_MAX);
     let filter = Filter {
         state,
         operation: query.operation,
         actor: query.actor,
         hint: None,
-        age_min: query.older_than.map(Duration::from_secs),
-        age_max: query.younger_than.map(Duration::from_secs),
+        age_min: query.older_than.map(seconds),
+        age_max: query.younger_than.map(seconds),
     };
     let page = Page { after, records_max };
     Ok(Json(admin.page(&filter, &page).await?))
@@ -137,8 +149,16 @@ pub(super) async fn find(
     State(admin): State<Admin>,
     Body(find): Body<Find>,
 ) -> Result<Json<RecordsPage>, Problem> {
-    let key = Key::parse(find.key.as_bytes(), &KeyRule::any())
-        .map_err(|error| Problem::bad(error.to_string()))?;
+    if find.key.is_empty() || find.key.chars().count() > KEY_CHARS_MAX {
+        let why = format!("a key has 1 to {KEY_CHARS_MAX} characters");
+        return Err(Problem::bad(why));
+    }
+    let Ok(key) = Key::parse(find.key.as_bytes(), &KeyRule::any()) else {
+        return Ok(Json(RecordsPage {
+            records: Vec::new(),
+            next: None,
+        }));
+    };
     let page = Page {
         after: None,
         records_max: PAGE_RECORDS_MAX,
@@ -209,7 +229,7 @@ pub(super) async fn extend(
     let slot = slot(&address)?;
     let operate = admin.operate()?;
     if !operate
-        .extend(&slot, Duration::from_secs(extend.seconds))
+        .extend(&slot, Duration::from_secs(extend.seconds.get()))
         .await?
     {
         return Err(absent());
@@ -226,7 +246,7 @@ pub(super) async fn resolve(
     let slot = slot(&address)?;
     let keep_for = resolve
         .keep_seconds
-        .map_or(RESOLVED_KEEP, Duration::from_secs);
+        .map_or(RESOLVED_KEEP, |kept| Duration::from_secs(kept.get()));
     let response = Arc::new(answer(&resolve)?);
     let operate = admin.operate()?;
     match operate.resolve(&slot, &response, keep_for).await? {
@@ -258,20 +278,45 @@ pub(super) async fn sweep(State(admin): State<Admin>) -> Result<Json<Swept>, Pro
 }
 
 fn answer(resolve: &Resolve) -> Result<Response, Problem> {
-    let status = StatusCode::from_u16(resolve.status)
-        .ok()
-        .filter(|status| status.as_u16() >= 200)
-        .ok_or_else(|| {
-            Problem::bad(format!("{} is not the status of an answer", resolve.status))
-        })?;
+    let status = u16::try_from(resolve.status.get()).ok();
+    let status = status.and_then(|status| StatusCode::from_u16(status).ok());
+    let status = status.ok_or_else(|| Problem::bad("this is not the status of an answer"))?;
     let mut response = Response::new(status, resolve.body.clone());
     for (name, value) in &resolve.headers {
         let wrong = || Problem::bad(format!("`{name}` is not a header that can be sent"));
+        if name.len() > HEADER_NAME_CHARS_MAX {
+            return Err(wrong());
+        }
         let value = HeaderValue::from_str(value).map_err(|_| wrong())?;
         let name = HeaderName::from_str(name).map_err(|_| wrong())?;
         response.headers.append(name, value);
     }
     Ok(response)
+}
+
+/// What a header may be, as `answer` reads it.
+fn header_fields(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array",
+        "items": {
+            "type": "array",
+            "prefixItems": [
+                {
+                    "type": "string",
+                    "minLength": 1,
+                    "maxLength": HEADER_NAME_CHARS_MAX,
+                    "pattern": "^[!#$%&'*+.^_`|~0-9A-Za-z-]+$",
+                },
+                {"type": "string", "pattern": "^[\\t -~]*$"},
+            ],
+            "items": false,
+            "minItems": 2,
+        },
+    })
+}
+
+fn seconds(seconds: u32) -> Duration {
+    Duration::from_secs(u64::from(seconds))
 }
 
 fn slot(text: &str) -> Result<Slot, Problem> {

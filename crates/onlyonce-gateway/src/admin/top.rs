@@ -48,7 +48,8 @@ pub struct HotKey {
 #[serde(deny_unknown_fields)]
 pub(super) struct TopQuery {
     /// How many at most; 20 unless asked otherwise.
-    limit: Option<usize>,
+    #[schemars(range(max = u32::MAX))]
+    limit: Option<u32>,
 }
 
 /// Counts what duplicates do.
@@ -166,7 +167,8 @@ pub(super) async fn top(
     State(admin): State<Admin>,
     Query(query): Query<TopQuery>,
 ) -> Json<TopView> {
-    let keys = admin.observers.hot.hottest(query.limit.unwrap_or(SHOWN));
+    let limit = query.limit.and_then(|limit| usize::try_from(limit).ok());
+    let keys = admin.observers.hot.hottest(limit.unwrap_or(SHOWN));
     Json(TopView { keys })
 }
 
