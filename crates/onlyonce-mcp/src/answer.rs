@@ -199,11 +199,7 @@ const FIND_OUT: &str = "It was not run again. First find out whether it took eff
 /// with this key can have run.
 fn advice(reason: Reason, audience: &Audience) -> String {
     match reason {
-        Reason::BadKey
-        | Reason::MissingKey
-        | Reason::BadTtl
-        | Reason::Unscoped
-        | Reason::Unverified => {
+        Reason::BadKey | Reason::MissingKey | Reason::BadTtl | Reason::Unscoped => {
             "Nothing was run. Send a new random UUID as idempotencyKey, or leave it out.".to_owned()
         }
         Reason::Mismatch | Reason::OtherCredential => {
@@ -220,6 +216,7 @@ fn advice(reason: Reason, audience: &Audience) -> String {
         Reason::OutcomeUnknown | Reason::TimedOut | Reason::Panicked => unknown(audience),
         Reason::RequestTooLarge
         | Reason::RequestUnreadable
+        | Reason::Unverified
         | Reason::NotRun
         | Reason::ShuttingDown
         | Reason::StoreDown
