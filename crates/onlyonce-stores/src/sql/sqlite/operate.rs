@@ -153,15 +153,15 @@ impl Operate for SqliteStore {
 }
 
 impl SqliteStore {
-    /// Checks that the tables can be read, and that the file is still the one that was opened. A
-    /// connection that has read holds its log meanwhile.
+    /// Checks that the tables can be read, and that the file is still the one that was opened. The
+    /// connection that has read holds its log meanwhile; it waits for nobody who writes.
     async fn check_place(&self) -> Result<(), StoreError> {
         let one = self.statements.rare("SELECT 1 FROM {table} LIMIT 1");
-        let mut connection = self.writer.connection().await.map_err(trouble::failed)?;
-        let answered = sqlx::query(one).fetch_optional(connection.get()).await;
-        if let Err(error) = &answered {
-            connection.spoiled_by(error);
-        }
+        let connected = self.readers.acquire().await;
+        // A file that is gone is the cause of whatever else goes wrong.
+        self.writer.place.check_file().map_err(trouble::failed)?;
+        let mut connection = connected.map_err(trouble::failed)?;
+        let answered = sqlx::query(one).fetch_optional(&mut *connection).await;
         answered.map_err(trouble::failed)?;
         self.writer.place.check().map_err(trouble::failed)
     }

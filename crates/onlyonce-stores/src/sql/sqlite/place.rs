@@ -23,26 +23,32 @@ impl Place {
         })
     }
 
-    /// Whether the file of that name is still this one: call it while a connection is open that
-    /// has written.
-    pub(super) fn check(&self) -> Result<(), sqlx::Error> {
-        let gone = |path: &Path| {
-            sqlx::Error::Io(io::Error::other(format!(
-                "file {} was deleted, moved or replaced while it was in use: put it back, or restart this process",
-                path.display()
-            )))
-        };
+    /// Checks that the file of that name is still this one.
+    pub(super) fn check_file(&self) -> Result<(), sqlx::Error> {
         match identity(&self.path) {
-            Ok(identity) if identity == self.identity => {}
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
-            Ok(_) | Err(_) => return Err(gone(&self.path)),
+            Ok(identity) if identity == self.identity => Ok(()),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error.into()),
+            Ok(_) | Err(_) => Err(gone(&self.path)),
         }
+    }
+
+    /// The same, and that its log exists: call it while a connection is open that has read or
+    /// written.
+    pub(super) fn check(&self) -> Result<(), sqlx::Error> {
+        self.check_file()?;
         if self.log.try_exists()? {
             Ok(())
         } else {
             Err(gone(&self.log))
         }
     }
+}
+
+fn gone(path: &Path) -> sqlx::Error {
+    sqlx::Error::Io(io::Error::other(format!(
+        "file {} was deleted, moved or replaced while it was in use: put it back, or restart this process",
+        path.display()
+    )))
 }
 
 /// Which file it is, whatever it is called.
