@@ -1,5 +1,5 @@
 //! `cargo xtask test`: every test of the workspace, and the promises of docs/requirements.md,
-//! docs/documents.md and docs/guarantees.md.
+//! docs/documents.md, docs/guarantees.md and docs/security.md.
 //!
 //! Cargo runs the tests as usual and its output is passed on as it comes; we only read along.
 
@@ -17,6 +17,7 @@ use crate::{Failure, documents, guarantees, requirements};
 const REQUIREMENTS: &str = "docs/requirements.md";
 const DOCUMENTS: &str = "docs/documents.md";
 const GUARANTEES: &str = "docs/guarantees.md";
+const SECURITY: &str = "docs/security.md";
 const CHUNK_BYTES: usize = 8 * 1024;
 
 /// How a run ended. Its text is the run's closing line.
@@ -63,6 +64,7 @@ pub(crate) fn run(extra: &[String]) -> Result<Tally, Failure> {
         failures.extend(broken_promises(REQUIREMENTS, requirements::check, outcomes));
         failures.extend(broken_promises(DOCUMENTS, documents::check, outcomes));
         failures.extend(broken_promises(GUARANTEES, guarantees::check, outcomes));
+        failures.extend(broken_promises(SECURITY, guarantees::check, outcomes));
     }
 
     println!();
@@ -71,7 +73,8 @@ pub(crate) fn run(extra: &[String]) -> Result<Tally, Failure> {
     }
     if !is_whole {
         println!(
-            "{REQUIREMENTS}, {DOCUMENTS} and {GUARANTEES} were not checked: not every test ran"
+            "{REQUIREMENTS}, {DOCUMENTS}, {GUARANTEES} and {SECURITY} were not checked: not every \
+             test ran"
         );
     }
     Ok(Tally {

@@ -14,7 +14,8 @@ fn outcomes() -> Outcomes {
 }
 
 fn told(rows: &str) -> Vec<String> {
-    let text = format!("# Words\n\n{HEAD}\n|---|---|---|\n{rows}\n\nMore words with a `a|b`.\n");
+    let head = HEADS[0];
+    let text = format!("# Words\n\n{head}\n{RULE}\n{rows}\n\nMore words with a `a|b`.\n");
     let problems = check(&text, &outcomes());
     problems.iter().map(ToString::to_string).collect()
 }
@@ -58,4 +59,18 @@ fn a_row_without_a_test_or_a_promise_is_a_problem() {
 fn a_file_without_the_table_is_a_problem() {
     assert_eq!(check("# Words\n", &outcomes()).len(), 1);
     assert_eq!(told("").len(), 1);
+}
+
+#[test]
+fn every_table_of_a_file_is_checked() {
+    let [faults, attacks] = HEADS;
+    let text = format!(
+        "{faults}\n{RULE}\n| a crash | the answer | `a::it::holds` |\n\nWords.\n\n\
+         {attacks}\n{RULE}\n| a lie | the truth | `a::it::breaks` |\n"
+    );
+
+    let problems = check(&text, &outcomes());
+
+    assert_eq!(problems.len(), 1);
+    assert!(problems[0].to_string().starts_with("9: a lie: names"));
 }
