@@ -57,11 +57,12 @@ impl Outbox {
 
     /// Delivers for as long as it is polled. `home` is where paths without a host lead.
     pub(crate) async fn deliver(self, db: Db, home: String) {
-        let postman = Postman {
-            db,
-            home,
-            client: reqwest::Client::new(),
-        };
+        // What a redirect leads to is not the receiver's own word.
+        let client = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none());
+        let client = client
+            .build()
+            .expect("settings that are all ours make a client");
+        let postman = Postman { db, home, client };
         loop {
             match postman.round().await {
                 Ok(BATCH) => continue,

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use axum::Router;
 use axum::http::{HeaderMap, StatusCode};
-use axum::routing::post;
+use axum::response::{IntoResponse as _, Redirect};
+use axum::routing::{any, post};
 use serde_json::json;
 use tokio::sync::Notify;
 
@@ -109,4 +110,45 @@ async fn a_delivery_that_is_refused_is_tried_again_under_the_same_key() {
     let different: BTreeSet<_> = keys.iter().collect();
     assert_eq!((keys.len(), different.len()), (3, 1), "{keys:?}");
     assert!(keys[0].starts_with("whk_"));
+}
+
+#[tokio::test]
+async fn a_delivery_that_is_redirected_to_a_page_is_not_delivered() {
+    let tries = Arc::new(Mutex::new(0));
+    let (tried, settled) = (Arc::clone(&tries), Arc::new(Notify::new()));
+    let (taken, followed) = (Arc::clone(&settled), Arc::clone(&settled));
+    let hook = move || async move {
+        let mut tries = tried.lock().unwrap();
+        *tries += 1;
+        if *tries < 3 {
+            return Redirect::to("/login").into_response();
+        }
+        taken.notify_one();
+        StatusCode::OK.into_response()
+    };
+    let login = move || async move {
+        followed.notify_one();
+        "please sign in"
+    };
+    let router = Router::new()
+        .route("/hook", post(hook))
+        .route("/login", any(login));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+    let folder = tempfile::tempdir().unwrap();
+    let path = intakes(
+        &folder,
+        &json!([{
+            "id": "poll", "title": "Poll", "fields": {}, "idempotency": {"enabled": true},
+            "webhook": format!("http://{address}/hook"),
+        }]),
+    );
+    let bed = Bed::with(|options| options.intakes = Some(path)).await;
+
+    let submit = bed.post("/api/intakes/poll/submit").key("k1");
+    submit.json(json!({})).send().await;
+    settled.notified().await;
+
+    assert_eq!(*tries.lock().unwrap(), 3, "a page was taken for a receipt");
 }
