@@ -192,11 +192,11 @@ impl Clients {
         };
         let address = self.gateways[gateway];
         let heard = async {
-            match manner {
-                Manner::Plain => self.request(address, &order).await.into_iter().collect(),
-                // A connection that fails is an answer that is not heard.
-                _ => manner.send(address, &order, dice).await.unwrap_or_default(),
+            if manner == Manner::Plain {
+                return self.request(address, &order).await.into_iter().collect();
             }
+            // A connection that fails is an answer that is not heard.
+            manner.send(address, &order, dice).await.unwrap_or_default()
         };
         let heard: Vec<Heard> = timeout(patience, heard).await.unwrap_or_default();
         let attempt = Attempt {

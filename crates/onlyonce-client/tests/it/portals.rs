@@ -64,7 +64,9 @@ async fn waits(queue: &Queue, id: onlyonce_client::OperationId) -> String {
                 cause: Some(cause), ..
             } => return cause.name().to_owned(),
             Status::Waiting { cause: None, .. } => tokio::task::yield_now().await,
-            settled => panic!("{settled:?}"),
+            settled @ (Status::Spare | Status::Done { .. } | Status::Failed { .. }) => {
+                panic!("{settled:?}")
+            }
         }
     }
 }

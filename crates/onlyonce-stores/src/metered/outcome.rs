@@ -36,6 +36,8 @@ pub enum Outcome {
     Unavailable,
     /// The store is at its bound.
     Full,
+    /// The answer is larger than the store takes.
+    TooLarge,
     /// What is stored cannot be read.
     Corrupt,
     /// Something that every promise rests on has changed.
@@ -46,7 +48,7 @@ pub enum Outcome {
 
 impl Outcome {
     /// Every outcome, in the order of their numbers.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Granted,
         Self::Taken,
         Self::Dead,
@@ -61,6 +63,7 @@ impl Outcome {
         Self::Dropped,
         Self::Unavailable,
         Self::Full,
+        Self::TooLarge,
         Self::Corrupt,
         Self::Unsafe,
         Self::Failed,
@@ -83,6 +86,7 @@ impl Outcome {
             Self::Dropped => "dropped",
             Self::Unavailable => "unavailable",
             Self::Full => "full",
+            Self::TooLarge => "too_large",
             Self::Corrupt => "corrupt",
             Self::Unsafe => "unsafe",
             Self::Failed => "failed",
@@ -92,7 +96,12 @@ impl Outcome {
     /// Whether the store failed. Losing a race, and a caller that went away, are no failures.
     pub const fn is_error(self) -> bool {
         match self {
-            Self::Unavailable | Self::Full | Self::Corrupt | Self::Unsafe | Self::Failed => true,
+            Self::Unavailable
+            | Self::Full
+            | Self::TooLarge
+            | Self::Corrupt
+            | Self::Unsafe
+            | Self::Failed => true,
             Self::Granted
             | Self::Taken
             | Self::Dead
@@ -114,6 +123,7 @@ impl Outcome {
             Err(error) => match error.kind {
                 StoreErrorKind::Unavailable => Self::Unavailable,
                 StoreErrorKind::Full => Self::Full,
+                StoreErrorKind::TooLarge => Self::TooLarge,
                 StoreErrorKind::Corrupt => Self::Corrupt,
                 StoreErrorKind::Unsafe => Self::Unsafe,
                 _ => Self::Failed,

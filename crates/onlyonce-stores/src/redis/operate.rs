@@ -164,11 +164,14 @@ impl RedisStore {
     async fn agreement(&self, name: &str, offer: &[&[u8]]) -> Result<Option<Vec<u8>>, StoreError> {
         let (key, step) = (self.agreed_key(name), &self.scripts.agree);
         let told = self.fleet.run(step, &key, offer, Want::Confirmed, true);
-        match told.await? {
-            Value::BulkString(agreed) => Ok(Some(agreed)),
-            Value::Nil => Ok(None),
-            odd => Err(refusal(&odd).unwrap_or(Trouble::Odd).into()),
+        let told = told.await?;
+        if told == Value::Nil {
+            return Ok(None);
         }
+        if let Value::BulkString(agreed) = told {
+            return Ok(Some(agreed));
+        }
+        Err(refusal(&told).unwrap_or(Trouble::Odd).into())
     }
 
     /// Runs a script that says whether there was something to act on.

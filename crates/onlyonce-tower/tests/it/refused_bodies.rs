@@ -207,15 +207,12 @@ async fn a_refused_body_that_stands_still_is_let_go() {
     let fate = Arc::<Fate>::default();
     let mut body = Pieces::new(&fate, 1, 10);
     body.ends = false;
-    let began = tokio::time::Instant::now();
 
     let status = send(&layer().await, &[("idempotency-key", "\"bad")], body).await;
 
     assert_eq!(status, 400);
-    while !fate.dropped.load(Ordering::SeqCst) {
-        tokio::time::sleep(Duration::from_secs(1)).await;
-    }
-    assert!(began.elapsed() <= Linger::default().time_max + Duration::from_secs(1));
+    tokio::time::sleep(Linger::default().time_max + Duration::from_secs(1)).await;
+    assert!(fate.dropped.load(Ordering::SeqCst));
 }
 
 #[tokio::test]
