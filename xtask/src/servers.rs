@@ -31,13 +31,16 @@ const NEEDED_BY: [&str; 7] = [
 const OUTPUT_LINES_SHOWN: usize = 20;
 
 /// Where a release of Debian lacks one of the packages, its backports are asked too: bookworm has
-/// valkey-server only there. They are never preferred to what the release has itself.
+/// valkey-server only there. They come from the mirror that the machine uses, and are never preferred
+/// to what the release has itself.
 const UPDATE: &str = r#"
 apt-get -q -o DPkg::Lock::Timeout=120 update
 . /etc/os-release
 for package; do
   if [ "$ID" = debian ] && [ -z "$(apt-cache madison "$package")" ]; then
-    echo "deb http://deb.debian.org/debian $VERSION_CODENAME-backports main" \
+    mirror=$(apt-get indextargets --format '$(REPO_URI)' \
+      'Created-By: Packages' "Codename: $VERSION_CODENAME" | head -n 1)
+    echo "deb $mirror $VERSION_CODENAME-backports main" \
       > /etc/apt/sources.list.d/onlyonce-backports.list
     exec apt-get -q -o DPkg::Lock::Timeout=120 update
   fi

@@ -6,6 +6,7 @@ mod tests;
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use super::{ServerError, faketime};
 
@@ -110,8 +111,20 @@ pub fn missing_packages() -> Vec<&'static str> {
     if faketime::library().is_err() {
         packages.push(faketime::PACKAGE);
     }
+    if !makes_environments() {
+        packages.push("python3-venv");
+    }
     packages.dedup();
     packages
+}
+
+/// Whether Python can make virtual environments, which Debian has in a package without a program.
+fn makes_environments() -> bool {
+    let tried = Command::new("python3")
+        .args(["-c", "import ensurepip, venv"])
+        .stderr(Stdio::null())
+        .status();
+    tried.is_ok_and(|status| status.success())
 }
 
 /// The folders of the installed versions of PostgreSQL, the newest first.
