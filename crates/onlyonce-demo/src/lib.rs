@@ -151,7 +151,9 @@ impl Demo {
             .route("/api/v1/tokens", post(actor::issue).with_state(tokens))
             .route("/healthz", get(async || "ok\n"));
         let tools = IntakeTools::new(router.clone(), definitions);
-        let hosts = KnownHosts::of(options.front.unwrap_or(address)).and(&options.hosts);
+        let hosts = KnownHosts::of(options.front.unwrap_or(address))
+            .and(&options.hosts)
+            .and([outbox::HOME]);
         let router = router
             .route_service("/mcp", tools.clone().over_http())
             .layer(from_fn_with_state(hosts, hosts::admitted));

@@ -11,8 +11,8 @@ use tokio::sync::Notify;
 use crate::db::{Db, Work};
 use crate::ids::{Ids, column, now};
 
-/// What this service is called by itself.
-const HOME: &str = "onlyonce-demo";
+/// What this service is called by itself: a name that nobody can point anywhere (RFC 6761).
+pub(crate) const HOME: &str = "onlyonce-demo.invalid";
 const BATCH: usize = 32;
 const SEND_MAX: Duration = Duration::from_secs(10);
 const PAUSE_MIN_MILLIS: i64 = 500;

@@ -52,10 +52,12 @@ async fn formbridge_008_keeps_its_promises() {
 
 #[tokio::test]
 async fn broker_keeps_its_promises() {
-    // It replays whatever the body says, so there is no other payload, and derives missing keys.
+    // It replays whatever the body says, so there is no other payload, and derives missing keys. Its
+    // sessions are told apart by a member of the body, which has to be a JSON object for that.
     assert_conforms(
         Profile::Broker,
         &[
+            "binary",
             "binary-mismatch",
             "expiry",
             "in-flight-mismatch",

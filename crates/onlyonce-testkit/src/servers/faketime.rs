@@ -38,6 +38,30 @@ pub fn command(program: impl AsRef<OsStr>, skew: Skew) -> Result<Command, Server
     Ok(command)
 }
 
+/// A command for a program on a machine that seems to have been restarted, so much later by its
+/// wall clock: stores on this machine count time by the boot clock as long as the boot is the same.
+/// Each command is another boot. `boot` is a file of the caller's that has to be there when the
+/// program starts.
+pub fn after_a_restart(
+    program: impl AsRef<OsStr>,
+    by: Duration,
+    boot: &Path,
+) -> Result<Command, ServerError> {
+    const ID: &str = "/proc/sys/kernel/random/boot_id";
+    let cannot = ServerError::io("write the id of a boot");
+    fs::copy("/proc/sys/kernel/random/uuid", boot).map_err(cannot)?;
+    let mut command = command("unshare", Skew::Ahead(by))?;
+    if !rustix::process::geteuid().is_root() {
+        command.arg("--map-root-user");
+    }
+    command
+        .args(["--mount", "sh", "-c"])
+        .arg(format!("mount --bind \"$0\" {ID} && exec \"$@\""))
+        .arg(boot)
+        .arg(program.as_ref());
+    Ok(command)
+}
+
 /// A command for a program whose wall clock is off by what `file` says, such as `+600`, within a
 /// second of every change to it. Monotonic clocks stay right.
 pub fn adjustable(program: impl AsRef<OsStr>, file: &Path) -> Result<Command, ServerError> {

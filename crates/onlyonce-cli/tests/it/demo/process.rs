@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use onlyonce_testkit::servers::faketime::{self, Skew};
+use onlyonce_testkit::servers::faketime;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::TcpStream;
@@ -16,7 +16,7 @@ use crate::support::program::RUN_MAX;
 /// Records are kept apart by host, and the port is another with every start.
 const HOST: &str = "demo.example";
 
-/// How far ahead the process's clock is.
+/// How far ahead the machine's clock is, after a restart of the machine if it is.
 #[derive(Clone, Copy)]
 pub(super) struct Clock(Duration);
 
@@ -46,12 +46,14 @@ impl Process {
     /// The same with more arguments.
     pub(super) async fn start_with(data: &Path, clock: Clock, more: &[&str]) -> Self {
         let program = env!("CARGO_BIN_EXE_onlyonce");
+        let boot = tempfile::NamedTempFile::new().unwrap();
         let mut command = Command::from(match clock.0 {
             Duration::ZERO => std::process::Command::new(program),
-            by => faketime::command(program, Skew::Ahead(by)).unwrap(),
+            by => faketime::after_a_restart(program, by, boot.path()).unwrap(),
         });
         command
             .args(["demo", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"])
+            .args(["--host", HOST])
             .arg("--data")
             .arg(data)
             .args(more)
