@@ -139,7 +139,8 @@ impl Engine {
                 }
                 // What it was let through to hear again is gone.
                 Ok(Claimed::Granted { lease, .. }) if !admitted => {
-                    self.release(call, lease, Release::NotRun).await;
+                    let why = lease.unused();
+                    self.release(call, lease, why).await;
                     return Claiming::Refuse(too_many_running(call));
                 }
                 Ok(Claimed::Granted { lease, overtook }) => {
