@@ -134,13 +134,13 @@ fn said(tenure: &Tenure<'_>, run: Option<&Run<'_>>, deed: &Deed<'_>) -> Option<B
         }
         // Who runs it by hand and goes away before the start leaves it in doubt too; and so does an
         // answer that is not stored, under `hold` or after an attempt that may have done something.
-        Ask::Doubt => (
-            run.is_none()
-                || dropped
-                || ending == Some(&Ending::Unknown)
-                || is_unstored(ending, storable),
-            GIVEN_BACK,
-        ),
+        Ask::Doubt => {
+            let began = ending != Some(&Ending::NotRun);
+            let earlier = tenure.granted().is_some_and(|grant| grant.attempt > 1);
+            let unstored = is_unstored(ending, storable) && (earlier || (tenure.hold && began));
+            let unknown = ending == Some(&Ending::Unknown);
+            (run.is_none() || dropped || unknown || unstored, GIVEN_BACK)
+        }
     };
     (!fits).then(|| Broken {
         rule,
