@@ -25,6 +25,15 @@ const COMPLETE_TRIES_MAX: u32 = 3;
 /// The largest answer that is offered to a store which does not know its own bound.
 const ANSWER_BYTES_MAX: usize = 256 << 20;
 
+/// How a claim was to end when the store turned out to hold something else.
+#[derive(Clone, Copy)]
+enum End {
+    /// With an answer, kept for so long.
+    Complete(Duration),
+    /// Without one.
+    Release(Release),
+}
+
 /// A granted claim, to be run by hand and ended with [`Engine::finish`]. Dropped without that,
 /// its outcome is unknown.
 pub struct Held {
@@ -162,7 +171,7 @@ impl Engine {
         let status = response.status.as_u16();
         // Overtaken, or completed by the handler itself before it failed: what is stored counts.
         if let Some(record) = self.release(call, lease.clone(), why).await {
-            return Box::pin(self.found(call, lease, response, None, record)).await;
+            return Box::pin(self.found(call, lease, response, End::Release(why), record)).await;
         }
         self.emit(call, &Event::NotKept { status });
         let in_doubt = why == Release::Unknown && call.policy.on_lapse == OnLapse::Hold;
@@ -220,7 +229,7 @@ impl Engine {
             match completed {
                 Ok(Completed::Stored(receipt)) => return self.stored(call, response, receipt),
                 Ok(Completed::Found(record)) => {
-                    let found = self.found(call, lease, response, Some(keep_for), record);
+                    let found = self.found(call, lease, response, End::Complete(keep_for), record);
                     return found.await;
                 }
                 Ok(Completed::Absent) => {
@@ -302,13 +311,13 @@ impl Engine {
     }
 
     /// The slot holds something else: our own earlier complete, or what overtook us. Waits for
-    /// the latter to finish; `keep_for` is given where our own answer was one to store.
+    /// the latter to finish, asking again by the verb that found it.
     async fn found(
         &self,
         call: &Call,
         lease: &Lease,
         response: Arc<Response>,
-        keep_for: Option<Duration>,
+        end: End,
         mut record: Record,
     ) -> Answer {
         let started = self.now();
@@ -333,22 +342,25 @@ impl Engine {
             }
             self.await_change(call, &record, left).await;
             // Repeated with our dead token, both verbs only read.
-            let again = match keep_for {
-                Some(keep_for) => self.inner.store.complete(lease, &response, keep_for).await,
-                None => self
-                    .inner
-                    .store
-                    .release(lease, Release::NotRun)
-                    .await
-                    .map(|released| match released {
-                        Released::Found(record) => Completed::Found(record),
-                        Released::Ended => Completed::Absent,
-                    }),
+            let again = match end {
+                End::Complete(keep_for) => {
+                    self.inner.store.complete(lease, &response, keep_for).await
+                }
+                End::Release(why) => {
+                    self.inner
+                        .store
+                        .release(lease, why)
+                        .await
+                        .map(|released| match released {
+                            Released::Found(record) => Completed::Found(record),
+                            Released::Ended => Completed::Absent,
+                        })
+                }
             };
             match again {
                 Ok(Completed::Found(now)) => record = now,
                 Ok(Completed::Stored(receipt)) => return self.stored(call, response, receipt),
-                Ok(Completed::Absent) if keep_for.is_none() => {
+                Ok(Completed::Absent) if matches!(end, End::Release(_)) => {
                     return Answer::Ran {
                         response,
                         receipt: None,
