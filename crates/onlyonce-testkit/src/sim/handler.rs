@@ -58,6 +58,7 @@ impl Handler {
             state.ledger.runs.push(Run {
                 call: self.call,
                 token,
+                attempt: execution.attempt(),
                 started: now,
                 ended: None,
                 keep: self.work.keep.unwrap_or(state.ledger.calls[self.call].keep),

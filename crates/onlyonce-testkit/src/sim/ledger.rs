@@ -65,6 +65,8 @@ impl Call {
 pub(super) struct Run {
     pub(super) call: usize,
     pub(super) token: Option<Token>,
+    /// Which attempt it was told it is.
+    pub(super) attempt: u32,
     pub(super) started: Ms,
     pub(super) ended: Option<(Ms, Ending)>,
     /// How long the handler wants its answer kept.

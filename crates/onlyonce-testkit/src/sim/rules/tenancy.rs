@@ -249,7 +249,7 @@ pub(in crate::sim) fn completed(
     )
 }
 
-/// Whether a claim follows another attempt that may have done something.
+/// Whether a claim that nobody ran follows another attempt that may have done something.
 fn took_over(ledger: &Ledger, token: &Token) -> bool {
     let mut tenures = ledger.cells.iter().filter_map(|cell| cell.tenure_of(token));
     tenures.any(|it| it.attempt > 1)
@@ -263,7 +263,8 @@ pub(in crate::sim) fn released(ledger: &Ledger, token: &Token, why: Release, now
         return nested::released(ledger, outer, why, now);
     }
     let run = ledger.run_of(token).map(|id| &ledger.runs[id]);
-    let took_over = took_over(ledger, token);
+    // Who ran goes by what it was told: a late copy of its claim may have been granted anew since.
+    let took_over = run.map_or_else(|| took_over(ledger, token), |run| run.attempt > 1);
     let true_words = match (why, run.map(|run| run.ended)) {
         // Who does not know what it claimed gives it back as it is.
         (Release::NotRun, None) => true,
