@@ -3,7 +3,7 @@
 use std::io::{Read as _, Write as _};
 use std::time::Duration;
 
-use tokio::net::TcpListener;
+use tokio::net::TcpSocket;
 
 use crate::support::{Service, client, eventually, gateway, order_with, settings};
 
@@ -85,16 +85,16 @@ async fn a_client_that_hangs_up_finds_its_answer_later() {
 
 #[tokio::test]
 async fn a_service_that_cannot_be_reached_gives_the_key_back() {
-    let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = free.local_addr().unwrap();
-    drop(free);
-    let gateway = gateway(address, "").await;
+    // Its port is taken, so that nobody else answers there, and refuses until it listens.
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let gateway = gateway(socket.local_addr().unwrap(), "").await;
     let down = order_with(&gateway, "key", "{}").await;
     assert_eq!(down.status(), 502);
     assert!(down.headers().contains_key("retry-after"));
     assert!(down.text().await.unwrap().contains("was not sent to it"));
 
-    let listener = TcpListener::bind(address).await.unwrap();
+    let listener = socket.listen(16).unwrap();
     tokio::spawn(async move {
         let app = axum::Router::new().route("/orders", axum::routing::post(async || "late"));
         axum::serve(listener, app).await

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use onlyonce_gateway::Gateway;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpSocket, TcpStream};
 
 use crate::support::{Service, gateway};
 use crate::wire::{PATIENCE, Say, scripted, status_line};
@@ -51,10 +51,10 @@ async fn a_client_that_sends_all_of_a_large_body_first_hears_that_it_is_too_larg
 async fn whatever_the_refusal_is_a_client_that_is_still_sending_hears_it() {
     let service = Service::start().await;
     let refusing = gateway(service.address, "[limits]\nheader_bytes = 8192").await;
-    let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let nowhere = free.local_addr().unwrap();
-    drop(free);
-    let unreachable = gateway(nowhere, "").await;
+    // Taken and not listened on: nobody else answers there either.
+    let nowhere = TcpSocket::new_v4().unwrap();
+    nowhere.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let unreachable = gateway(nowhere.local_addr().unwrap(), "").await;
     let filler = "x".repeat(9000);
 
     for (gateway, head, expected) in [
