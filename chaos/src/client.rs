@@ -140,7 +140,8 @@ impl Clients {
         self.ask(key, dice).await;
     }
 
-    /// Asks until the answer is final, in one manner or another. Without an end: whoever cannot wait stops it.
+    /// Asks until the answer is final, each time in a manner drawn anew. It never gives up by itself:
+    /// the caller bounds it.
     pub(crate) async fn ask(&self, key: u64, dice: &mut Dice) -> Answer {
         loop {
             let gateway = dice.index(self.gateways.len());

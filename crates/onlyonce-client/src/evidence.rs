@@ -111,7 +111,7 @@ impl Evidence {
             return Some(format!("{status}: no answer"));
         }
         if is_of_a_proxy(status) {
-            // Neither done nor rejected, whoever says so.
+            // A proxy's status means neither done nor rejected, also where the service itself sent it.
             return None;
         }
         let why = self.why_not(operation, reply)?;

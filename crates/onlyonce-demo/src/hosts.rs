@@ -1,5 +1,5 @@
-//! No web page of elsewhere comes in: the services trust whoever reaches them on this machine, and a
-//! browser on it does so for any page that it shows.
+//! Keeps web pages of other origins out: the services trust every client on this machine, and a
+//! browser is one, on behalf of any page that it shows.
 
 use axum::extract::{Request, State};
 use axum::http::StatusCode;

@@ -1,5 +1,5 @@
 //! The slot secret is agreed on for as long as the store lives. A store that lost its data has lost
-//! the agreement too, and whoever starts next would make a secret of its own: every key would run
+//! the agreement too, and the next process to start would make a secret of its own: every key would run
 //! once under each. So a running engine looks again: every second, with each sweep, and before it
 //! runs anything that was claimed after a reconnect or a failure of the store. It writes back what
 //! is missing, and serves nobody while another secret is there.

@@ -1,4 +1,4 @@
-//! Who is let in. Without a token, whoever reaches the address is trusted: then a request must ask
+//! Who is let in. Without a token, every client that reaches the address is trusted: then a request must ask
 //! for a host that this is known by, so that no web page comes in whose name was pointed here. With
 //! a token the host is compared only if `admin_hosts` is given: no page has the token. Whatever a
 //! request changes, it must not come from a page of another origin, nor in a form that a page could
@@ -73,7 +73,7 @@ pub(super) async fn admitted(State(admin): State<Admin>, request: Request, next:
     }
 }
 
-/// Lets through whoever has the token, where one is asked for.
+/// Lets a request through if it has the token, where one is asked for.
 pub(super) async fn with_token(
     State(admin): State<Admin>,
     request: Request,

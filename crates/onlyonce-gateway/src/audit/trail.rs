@@ -136,7 +136,7 @@ impl Trail {
         Ok(lock)
     }
 
-    /// Private too: whoever may open it may hold it.
+    /// The lock file. For its owner only: another user who can open it could hold the lock.
     fn lock_file(&self) -> io::Result<File> {
         let path = self.beside(".lock");
         private::file(&path)?;

@@ -50,7 +50,7 @@ impl Terms<'_> {
         let mut layer = IdempotencyLayer::new(common.engine.clone())
             .policy(self.policy())
             .allowance(common.allowance.clone())
-            // The body of a client does so by itself, whoever drops it.
+            // `ClientBody` reads on by itself when it is dropped.
             .linger(Linger::NONE)
             .classify_errors(classify);
         if let Some(scope) = self.scope {
