@@ -1,4 +1,4 @@
-//! Checks docs/documents.md: each fenced block of the documents is listed once, with tests that ran
+//! Checks docs/audit/documents.md: each fenced block of the documents is listed once, with tests that ran
 //! and passed or with the reason why it is not run.
 //!
 //! Rows are `| D0 5 | what | tests |`, of several blocks `| D0 16–17 | …`, and of a scenario in the

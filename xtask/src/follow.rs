@@ -24,7 +24,7 @@ pub(crate) type Outcomes = BTreeMap<String, Outcome>;
 /// What a whole run of `cargo test` showed.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
-    /// The tests that a row of docs/requirements.md may cite: all but doc tests.
+    /// The tests that a row of docs/audit/requirements.md may cite: all but doc tests.
     pub(crate) outcomes: Outcomes,
     pub(crate) passed: usize,
     /// One line for each test that failed or was ignored and each suite that broke off.

@@ -35,15 +35,15 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Run every test, then check that docs/requirements.md tells the truth
+    /// Run every test, then check that docs/audit/requirements.md tells the truth
     ///
     /// The databases that the tests talk to are installed if they are missing (Debian packages, as
     /// root or by sudo), started before the tests and stopped after them.
     ///
     /// An ignored test counts as failed. The last line reads `N passed, M failed`, where M counts
-    /// failed tests, ignored tests and broken rows of docs/requirements.md.
+    /// failed tests, ignored tests and broken rows of docs/audit/requirements.md.
     Test {
-        /// Handed to `cargo test`; a narrowed run skips the check of docs/requirements.md
+        /// Handed to `cargo test`; a narrowed run skips the check of docs/audit/requirements.md
         #[arg(last = true, value_name = "CARGO TEST ARGS")]
         extra: Vec<String>,
     },
@@ -116,7 +116,7 @@ enum Task {
 
 const AFTER_HELP: &str = "\
 Examples:
-  cargo xtask test                                every test, and docs/requirements.md
+  cargo xtask test                                every test, and docs/audit/requirements.md
   cargo xtask test -- -p onlyonce-core key::      the tests of one crate whose names contain key::
   cargo xtask test -- -- --nocapture              what follows a second `--` goes to the tests
   cargo xtask ci                                  what must pass before a change is merged

@@ -1,4 +1,4 @@
-//! Checks docs/requirements.md: each requirement it claims must name tests that ran and passed.
+//! Checks docs/audit/requirements.md: each requirement it claims must name tests that ran and passed.
 //!
 //! The file is Markdown with tables `| id | clause | tests |`. What is not built yet has no row,
 //! so that every row is a promise this check can hold us to.

@@ -1,5 +1,5 @@
-//! `cargo xtask test`: every test of the workspace, and the promises of docs/requirements.md,
-//! docs/documents.md, docs/guarantees.md and docs/security.md.
+//! `cargo xtask test`: every test of the workspace, and the promises of docs/audit/requirements.md,
+//! docs/audit/documents.md, docs/guarantees.md and docs/security.md.
 //!
 //! Cargo runs the tests as usual and its output is passed on as it comes; we only read along.
 
@@ -14,8 +14,8 @@ use crate::requirements::Problem;
 use crate::servers::Servers;
 use crate::{Failure, documents, guarantees, requirements};
 
-const REQUIREMENTS: &str = "docs/requirements.md";
-const DOCUMENTS: &str = "docs/documents.md";
+const REQUIREMENTS: &str = "docs/audit/requirements.md";
+const DOCUMENTS: &str = "docs/audit/documents.md";
 const GUARANTEES: &str = "docs/guarantees.md";
 const SECURITY: &str = "docs/security.md";
 const CHUNK_BYTES: usize = 8 * 1024;
