@@ -5,7 +5,8 @@
 //! With the feature `servers`: real servers that tests start, break and start again, and a proxy
 //! that counts round trips and loses replies.
 
-pub mod conformance;
+pub use onlyonce_conformance::{self as conformance, conformance_suite};
+
 #[cfg(unix)]
 pub mod history;
 #[cfg(feature = "servers")]

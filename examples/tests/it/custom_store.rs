@@ -1,5 +1,5 @@
 //! The conformance suite against the custom store: all of it that five verbs can answer. A store
-//! with an operators' side runs the whole of it by `onlyonce_testkit::conformance_suite!`.
+//! with an operators' side runs the whole of it by `onlyonce_conformance::conformance_suite!`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use onlyonce::{
     Released, Renewed, Response, Slot, Store, StoreError, StoreErrorKind, SystemClock, Timestamp,
     Token, async_trait,
 };
-use onlyonce_testkit::conformance::TestBed;
+use onlyonce_conformance::TestBed;
 use tokio::runtime::{Handle, RuntimeFlavor};
 
 use example::MapStore;
@@ -19,7 +19,7 @@ use example::MapStore;
 #[expect(dead_code, reason = "its main is for `cargo run`")]
 mod example;
 
-onlyonce_testkit::conformance_suite!(verbs: Bed::new());
+onlyonce_conformance::conformance_suite!(verbs: Bed::new());
 
 /// The store on tokio's clock: paused on a runtime of one thread, real where tests race.
 struct Bed {

@@ -3,9 +3,9 @@
 //! turns every function into a test of the same name:
 //!
 //! ```
-//! use onlyonce_testkit::conformance::MemoryBed;
+//! use onlyonce_conformance::MemoryBed;
 //!
-//! onlyonce_testkit::conformance_suite!(MemoryBed::new());
+//! onlyonce_conformance::conformance_suite!(MemoryBed::new());
 //! # fn main() {}
 //! ```
 //!
@@ -55,9 +55,9 @@ pub trait TestBed: Send + Sync {
 }
 
 /// Expands to a module `suite` with one `#[tokio::test]` for every function of the
-/// [conformance suite](crate::conformance), under its name.
+/// [conformance suite](crate), under its name.
 ///
-/// The argument is an expression that makes a [`TestBed`](crate::conformance::TestBed); it is
+/// The argument is an expression that makes a [`TestBed`](crate::TestBed); it is
 /// evaluated in each test, may await, and sees what the calling module sees. The calling crate
 /// needs tokio with `macros` and `rt-multi-thread`.
 ///
@@ -69,7 +69,7 @@ macro_rules! conformance_suite {
         #[tokio::test $runtime]
         async fn $name() {
             let bed = $bed;
-            $crate::conformance::$group::$name(&bed).await;
+            $crate::$group::$name(&bed).await;
         }
     )+)+};
     (@verbs $bed:expr) => {
