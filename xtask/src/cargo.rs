@@ -20,7 +20,24 @@ pub(crate) struct Package {
     id: String,
     pub(crate) name: String,
     pub(crate) features: Vec<String>,
+    /// Whether it is meant for crates.io.
+    pub(crate) is_published: bool,
+    /// What a published crate has to state in its manifest, and this one does not.
+    pub(crate) unstated: Vec<&'static str>,
+    /// The members of the workspace that it does not build without; tests may need more.
+    pub(crate) needs: Vec<String>,
 }
+
+/// What crates.io and docs.rs show or check.
+const STATED: [&str; 7] = [
+    "categories",
+    "description",
+    "keywords",
+    "license",
+    "readme",
+    "repository",
+    "rust_version",
+];
 
 /// What the variables start with that cargo sets for the package it runs.
 const OUR_PACKAGE: [&str; 2] = ["CARGO_MANIFEST_", "CARGO_PKG_"];
@@ -175,12 +192,40 @@ pub(crate) fn exit_code(mut command: Command) -> Result<ExitCode, Failure> {
     Ok(ExitCode::from(code))
 }
 
-fn package(value: &Value) -> Option<Package> {
+pub(crate) fn package(value: &Value) -> Option<Package> {
     Some(Package {
         id: value["id"].as_str()?.to_owned(),
         name: value["name"].as_str()?.to_owned(),
         features: value["features"].as_object()?.keys().cloned().collect(),
+        is_published: value["publish"].is_null(),
+        unstated: unstated(value),
+        needs: needs(value)?,
     })
+}
+
+fn unstated(value: &Value) -> Vec<&'static str> {
+    let is_empty = |field: &Value| match field {
+        Value::String(text) => text.is_empty(),
+        Value::Array(list) => list.is_empty(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => true,
+    };
+    let mut unstated: Vec<_> = STATED
+        .into_iter()
+        .filter(|field| is_empty(&value[*field]))
+        .collect();
+    if !value["metadata"]["docs"]["rs"].is_object() {
+        unstated.push("metadata.docs.rs");
+    }
+    unstated
+}
+
+/// A dependency with a path is a member of the workspace; only those of tests have the kind `dev`.
+fn needs(value: &Value) -> Option<Vec<String>> {
+    let dependencies = value["dependencies"].as_array()?.iter();
+    let built = dependencies.filter(|one| one["path"].is_string() && one["kind"] != "dev");
+    built
+        .map(|one| Some(one["name"].as_str()?.to_owned()))
+        .collect()
 }
 
 /// The file name and the test name prefix of an executable, where the message announces one.

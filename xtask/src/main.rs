@@ -16,10 +16,13 @@ mod documents;
 mod follow;
 mod fuzz;
 mod guarantees;
+mod links;
+mod publish;
 mod requirements;
 mod rules;
 mod servers;
 mod test;
+mod tool;
 
 use std::process::ExitCode;
 
@@ -112,6 +115,15 @@ enum Task {
         )]
         args: Vec<String>,
     },
+    /// Check licences, banned crates and sources of all dependencies, by deny.toml
+    ///
+    /// Builds cargo-deny into target/tools if it is not there, which takes minutes.
+    Deny,
+    /// Build the book of docs/book into target/book
+    ///
+    /// Builds mdBook into target/tools if it is not there, which takes minutes. `ci` checks the book's
+    /// table of contents and every link without it.
+    Book,
 }
 
 const AFTER_HELP: &str = "\
@@ -152,6 +164,8 @@ fn main() -> ExitCode {
         Task::Fuzz(asked) => fuzz::run(&asked),
         Task::Bench { subject, args } => bench::run(subject, &args),
         Task::Chaos { dev, args } => chaos::run(dev, &args),
+        Task::Deny => tool::deny(),
+        Task::Book => tool::book(),
     };
 
     done.unwrap_or_else(|failure| {

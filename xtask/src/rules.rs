@@ -29,16 +29,11 @@ const ARCHITECTURE_LINES_MAX: usize = 199;
 /// Prints every place outside the preset table that names a profile; true if there is none.
 pub(crate) fn profiles_are_data() -> Result<bool, Failure> {
     let mut is_clean = true;
-    for path in rust_files()? {
+    for path in tracked("*.rs")? {
         if may_name_profiles(&path) {
             continue;
         }
-        let text = match fs::read_to_string(root().join(&path)) {
-            Ok(text) => text,
-            // Deleted, but not yet so in git.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            Err(error) => return Err(Failure::new(format!("cannot read {path}: {error}"))),
-        };
+        let Some(text) = read(&path)? else { continue };
         for line in profile_lines(&text) {
             println!("{path}:{line}: names a profile outside the preset table; ask the policy");
             is_clean = false;
@@ -61,11 +56,20 @@ pub(crate) fn architecture_is_short() -> Result<bool, Failure> {
     Ok(count <= ARCHITECTURE_LINES_MAX)
 }
 
-/// All Rust files that git has or would take.
-fn rust_files() -> Result<Vec<String>, Failure> {
+/// The text of a file, or `None` if it is deleted but git still has it.
+pub(crate) fn read(path: &str) -> Result<Option<String>, Failure> {
+    match fs::read_to_string(root().join(path)) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Failure::new(format!("cannot read {path}: {error}"))),
+    }
+}
+
+/// All files of this pattern that git has or would take.
+pub(crate) fn tracked(pattern: &str) -> Result<Vec<String>, Failure> {
     let mut list = Command::new("git");
     list.args(["ls-files", "-z", "--cached", "--others"])
-        .args(["--exclude-standard", "--", "*.rs"])
+        .args(["--exclude-standard", "--", pattern])
         .current_dir(root());
     let text = stdout(&mut list)?.ok_or_else(|| Failure::new("git ls-files failed"))?;
     let mut paths: Vec<_> = text.split_terminator('\0').map(str::to_owned).collect();
