@@ -21,9 +21,10 @@ const STAGES: [Stage; 9] = [
 ];
 
 /// Each of their features has to build alone.
-const FEATURED: [&str; 4] = [
+const FEATURED: [&str; 5] = [
     "onlyonce",
     "onlyonce-core",
+    "onlyonce-sql",
     "onlyonce-stores",
     "onlyonce-tower",
 ];

@@ -19,12 +19,14 @@ use crate::cargo::{self, cannot_run, stdout};
 
 const PROGRAM: &str = "servers";
 /// The packages with tests that talk to servers.
-const NEEDED_BY: [&str; 7] = [
+const NEEDED_BY: [&str; 9] = [
     "onlyonce-chaos",
     "onlyonce-cli",
     "onlyonce-demo",
     "onlyonce-examples",
     "onlyonce-gateway",
+    "onlyonce-redis",
+    "onlyonce-sql",
     "onlyonce-stores",
     "onlyonce-testkit",
 ];

@@ -23,35 +23,24 @@
 //! in, `Cached(Guarded(Sealed(Metered(store))))` is the order that makes sense: a replay from the
 //! cache needs neither the store nor a closed breaker, and what is measured is the store alone.
 
-#[cfg(any(
-    feature = "file",
-    feature = "mysql",
-    feature = "postgres",
-    feature = "redis",
-    feature = "sqlite"
-))]
-mod batch;
 pub mod cached;
-#[cfg(feature = "file")]
-pub mod file;
 pub mod guarded;
 pub mod metered;
-#[cfg(any(feature = "file", feature = "sqlite"))]
-mod moment;
 mod open;
-#[cfg(any(feature = "file", feature = "sqlite"))]
-pub mod private;
-#[cfg(feature = "redis")]
-pub mod redis;
 #[cfg(feature = "sealed")]
 pub mod sealed;
-#[cfg(feature = "sql")]
-pub mod sql;
 mod wrap;
 
 pub use cached::Cached;
 pub use guarded::Guarded;
 pub use metered::Metered;
-pub use open::{OpenError, backend, check_url, nearest, open};
+#[cfg(feature = "file")]
+pub use onlyonce_file as file;
+#[cfg(feature = "redis")]
+pub use onlyonce_redis as redis;
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+pub use onlyonce_sql as sql;
+pub use onlyonce_storekit::{OpenError, nearest, private};
+pub use open::{backend, check_url, open};
 #[cfg(feature = "sealed")]
 pub use sealed::{KeyRing, Sealed};

@@ -4,27 +4,13 @@
 use std::fmt;
 use std::sync::Arc;
 
-use onlyonce_core::{MemoryStore, Store, StoreError};
-use thiserror::Error;
+use onlyonce_core::{MemoryStore, Store};
+use onlyonce_storekit::{OpenError, Options, SCHEMES, nearest};
 
-pub(crate) use options::Options;
-pub use options::nearest;
-
-mod options;
+#[cfg(feature = "file")]
+mod file;
 #[cfg(test)]
 mod tests;
-
-const SCHEMES: [&str; 9] = [
-    "memory",
-    "file",
-    "sqlite",
-    "redis",
-    "rediss",
-    "redis+cluster",
-    "redis+sentinel",
-    "postgres",
-    "mysql",
-];
 
 /// The stores that are features, and whether this build has them.
 const BUILT: [(&str, bool); 5] = [
@@ -34,71 +20,6 @@ const BUILT: [(&str, bool); 5] = [
     ("postgres", cfg!(feature = "postgres")),
     ("mysql", cfg!(feature = "mysql")),
 ];
-
-/// Why a store could not be opened.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum OpenError {
-    /// The URL cannot be read.
-    #[error(
-        "the store's URL cannot be read: {why}; it looks like file:./onlyonce-data or redis://127.0.0.1:6379"
-    )]
-    Url {
-        /// What is wrong with it.
-        why: String,
-    },
-    /// No store has this scheme.
-    #[error("no store has URLs that start with {found}:{hint}; there are {}", SCHEMES.join(", "))]
-    Scheme {
-        /// The scheme found.
-        found: String,
-        /// The nearest right word, if one is near.
-        hint: String,
-    },
-    /// The store is not part of this build.
-    #[error(
-        "{scheme}: stores are not part of this build: enable the feature `{feature}` of onlyonce"
-    )]
-    NotBuilt {
-        /// The scheme found.
-        scheme: String,
-        /// The feature that has it.
-        feature: &'static str,
-    },
-    /// An option of the URL is unknown or has a wrong value.
-    #[error("option `{name}` of the store's URL: {why}")]
-    Option {
-        /// The option.
-        name: String,
-        /// What is wrong, and what would be right.
-        why: String,
-    },
-    /// The store is there, but it must not be used like this.
-    #[error("the {store} store cannot be used: {why}")]
-    Refused {
-        /// Which store.
-        store: &'static str,
-        /// What is wrong, and what to do.
-        why: String,
-    },
-    /// The store could not be reached or read.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-}
-
-impl OpenError {
-    /// A URL that cannot be read.
-    pub(crate) fn url(why: &str) -> Self {
-        let why = why.to_owned();
-        Self::Url { why }
-    }
-
-    /// An option that is wrong.
-    pub(crate) fn option(name: &str, why: &str) -> Self {
-        let (name, why) = (name.to_owned(), why.to_owned());
-        Self::Option { name, why }
-    }
-}
 
 /// Opens the store that `url` names, ready for use: created or migrated if it has to be.
 ///
@@ -110,7 +31,7 @@ pub async fn open(url: &str) -> Result<Arc<dyn Store>, OpenError> {
         .ok_or_else(|| OpenError::url("it has no scheme"))?;
     let opened = match scheme {
         "memory" => Ok(Arc::new(memory(url)?) as _),
-        "file" => file(url).await,
+        "file" => folder(url).await,
         "sqlite" => sqlite(url).await,
         "redis" | "rediss" | "redis+cluster" | "redis+sentinel" => redis(url).await,
         "postgres" | "postgresql" => postgres(url).await,
@@ -237,8 +158,8 @@ macro_rules! backend {
     };
 }
 
-backend!(file, "file", url => crate::file::open(url).await);
-backend!(sqlite, "sqlite", url => Ok(Arc::new(crate::sql::SqliteStore::open(url).await?)));
-backend!(redis, "redis", url => Ok(Arc::new(crate::redis::RedisStore::open(url).await?)));
-backend!(postgres, "postgres", url => Ok(Arc::new(crate::sql::PostgresStore::open(url).await?)));
-backend!(mysql, "mysql", url => Ok(Arc::new(crate::sql::MySqlStore::open(url).await?)));
+backend!(folder, "file", url => file::open(url).await);
+backend!(sqlite, "sqlite", url => Ok(Arc::new(onlyonce_sql::SqliteStore::open(url).await?)));
+backend!(redis, "redis", url => Ok(Arc::new(onlyonce_redis::RedisStore::open(url).await?)));
+backend!(postgres, "postgres", url => Ok(Arc::new(onlyonce_sql::PostgresStore::open(url).await?)));
+backend!(mysql, "mysql", url => Ok(Arc::new(onlyonce_sql::MySqlStore::open(url).await?)));

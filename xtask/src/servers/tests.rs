@@ -22,10 +22,10 @@ fn a_run_of_everything_needs_servers() {
 fn packages_that_talk_to_servers_need_them() {
     for package in [
         "-p onlyonce-stores",
-        "-ponlyonce-stores redis::",
+        "-ponlyonce-redis",
         "--package onlyonce-testkit",
         "--package=onlyonce-testkit@0.1.0",
-        "-p onlyonce-core -p onlyonce-stores",
+        "-p onlyonce-core -p onlyonce-sql",
         "-p onlyonce-*",
     ] {
         assert!(needed(package), "{package}");

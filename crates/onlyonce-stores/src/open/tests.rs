@@ -46,36 +46,6 @@ async fn an_unknown_option_is_an_error() {
 }
 
 #[test]
-fn an_option_that_is_nearly_right_is_named() {
-    let mut options = Options::of("x:?wait_replica=1").unwrap();
-    assert_eq!(options.take("wait_replicas"), None);
-
-    let told = options.finish().unwrap_err().to_string();
-
-    assert!(told.contains("did you mean `wait_replicas`?"), "{told}");
-}
-
-#[test]
-fn an_option_of_the_wrong_kind_is_told_with_the_right_one() {
-    let mut options = Options::of("x:?wait_replicas=many").unwrap();
-
-    let told = options
-        .parse::<u32>("wait_replicas", "a number")
-        .unwrap_err();
-
-    let told = told.to_string();
-    assert!(
-        told.contains("`wait_replicas`") && told.contains("not a number"),
-        "{told}"
-    );
-}
-
-#[test]
-fn an_option_given_twice_is_an_error() {
-    assert!(Options::of("x:?a=1&a=2").is_err());
-}
-
-#[test]
 fn an_address_is_shown_without_anything_that_may_be_a_password() {
     for (url, shown) in [
         ("redis://127.0.0.1:1", Some("127.0.0.1:1")),

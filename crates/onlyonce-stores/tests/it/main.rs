@@ -1,4 +1,5 @@
-//! The stores against the real thing, and the wrappers around a store that misbehaves on command.
+//! Stores by their URLs, recorded histories on each of them, and the wrappers around a store that
+//! misbehaves on command.
 
 #![allow(
     clippy::unwrap_used,
@@ -7,8 +8,6 @@
 )]
 
 mod cached;
-#[cfg(feature = "file")]
-mod file;
 mod guarded;
 #[cfg(all(
     feature = "file",
@@ -19,23 +18,11 @@ mod guarded;
 ))]
 mod history;
 mod metered;
-#[cfg(feature = "mysql")]
-mod mysql;
-#[cfg(any(feature = "mysql", feature = "postgres"))]
-mod outlasting;
-#[cfg(feature = "postgres")]
-mod postgres;
-#[cfg(feature = "redis")]
-mod redis;
 mod rough;
 #[cfg(feature = "sealed")]
 mod sealed;
 #[cfg(feature = "file")]
 mod sealed_file;
 mod simulated;
-#[cfg(any(feature = "mysql", feature = "sqlite"))]
-mod sql;
-#[cfg(feature = "sqlite")]
-mod sqlite;
 #[cfg(feature = "sealed")]
 mod stacked;

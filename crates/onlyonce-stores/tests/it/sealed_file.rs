@@ -101,3 +101,36 @@ async fn the_key_may_be_kept_elsewhere() {
     assert!(key.exists());
     assert!(!place.path().join("data.key").exists());
 }
+
+#[tokio::test]
+async fn a_url_names_a_folder() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().display();
+    for url in [
+        format!("file:{path}/a"),
+        format!("file://{path}/b"),
+        format!("file:{path}/c?bytes_max=1000000"),
+    ] {
+        let store = onlyonce_stores::open(&url).await.unwrap();
+        store.operate().unwrap().ping().await.unwrap();
+    }
+
+    assert!(place.path().join("a").join("onlyonce").exists());
+    assert!(place.path().join("b").join("onlyonce").exists());
+    assert!(place.path().join("c").join("onlyonce").exists());
+    for (url, wanted) in [
+        ("file:".to_owned(), "names no folder"),
+        (
+            format!("file:{path}/d?byte_max=1"),
+            "did you mean `bytes_max`?",
+        ),
+        (
+            format!("file:{path}/d?bytes_max=much"),
+            "not a number of bytes",
+        ),
+    ] {
+        let told = onlyonce_stores::open(&url).await.err().unwrap().to_string();
+        assert!(told.contains(wanted), "{told}");
+    }
+    assert!(!place.path().join("d").exists());
+}

@@ -1,0 +1,223 @@
+//! The one thread that changes anything: takes everything that waits, decides it step by step,
+//! writes it with one fsync, and only then answers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use onlyonce_core::entry::Graves;
+use onlyonce_core::operate::Resolved;
+use onlyonce_core::{
+    Claim, Claimed, Completed, Lease, Release, Released, Renewed, Response, Slot, StoreError,
+    StoreErrorKind,
+};
+
+use super::NAME;
+use super::agreed::Agreed;
+use super::claims::Claims;
+use super::disk;
+use super::index::{Place, Tag};
+use super::log::{CommitError, Log};
+use super::shared::{Shared, failed, full};
+use super::staged::Batch;
+use onlyonce_storekit::batch::{Asked, Waiting, answer_all};
+
+/// How many questions one commit answers at most.
+const BATCH_MAX: usize = 1024;
+/// How many bytes of answers one commit writes, or one more than that.
+const BATCH_BYTES: usize = 64 << 20;
+const GRAVES_PER_BATCH: usize = 64;
+
+/// What is asked of the writer.
+pub(super) enum Question {
+    Claim(Claim),
+    Renew(Lease, Duration),
+    Complete(Lease, Arc<Response>, Duration),
+    Release(Lease, Release),
+    Forget(Slot),
+    Extend(Slot, Duration),
+    Resolve(Slot, Arc<Response>, Duration),
+    CountReplays(Vec<(Slot, u64)>),
+    Agree(String, Vec<u8>),
+    /// What was agreed on under a name.
+    WhatAgreed(String),
+    /// Writes these frames again, as far as they still count, so that their segment can go.
+    Move(Vec<(Tag, Place)>),
+    /// Begins a new segment.
+    Roll,
+    /// Whether anybody is there.
+    Ping,
+}
+
+/// What the writer says.
+pub(super) enum Answer {
+    Claimed(Claimed),
+    Renewed(Renewed),
+    Completed(Completed),
+    Released(Released),
+    /// Whether there was a record.
+    Did(bool),
+    Resolved(Resolved),
+    Agreed(Vec<u8>),
+    WasAgreed(Option<Vec<u8>>),
+    /// How many frames could not be read, and are where they were.
+    Moved {
+        unreadable: usize,
+    },
+    Done,
+}
+
+pub(super) type Answered = Result<Answer, StoreError>;
+
+pub(super) struct Writer {
+    pub(super) shared: Arc<Shared>,
+    pub(super) log: Log,
+    pub(super) agreed: Agreed,
+    pub(super) graves: Graves,
+    pub(super) claims: Claims,
+    /// New keys are refused once the log has this many bytes.
+    pub(super) bytes_max: u64,
+}
+
+impl Writer {
+    /// Answers until nobody can ask any more, then closes the log.
+    pub(super) fn run(mut self, mut waiting: Waiting<Question, Answered>) {
+        let mut asked = Vec::new();
+        while waiting.blocking_recv_many(&mut asked, BATCH_MAX) > 0 {
+            while !asked.is_empty() {
+                let batch: Vec<_> = asked.drain(..fitting(&asked)).collect();
+                self.answer(batch);
+            }
+        }
+        self.log.close();
+    }
+
+    fn answer(&mut self, asked: Vec<Asked<Question, Answered>>) {
+        if self.shared.check().is_err() {
+            return self.refuse(asked, || self.shared.check().map(|()| Answer::Done));
+        }
+        let now = self.shared.now();
+        self.graves.tidy(GRAVES_PER_BATCH, now);
+        let shared = Arc::clone(&self.shared);
+        let mut claims = std::mem::take(&mut self.claims);
+        let mut batch = Batch::new(&shared, &mut claims, self.has_room(), now);
+        let answers: Vec<_> = asked
+            .iter()
+            .map(|asked| self.decide(&asked.question, &mut batch))
+            .collect();
+        let committed = batch.commit(&mut self.log);
+        self.claims = claims;
+        match committed {
+            Ok(()) => answer_all(asked.into_iter().zip(answers)),
+            Err(CommitError::Full) => self.refuse(asked, || Err(full("the disk is full"))),
+            Err(CommitError::Failed(error)) => {
+                let why = error.to_string();
+                self.shared.fail(why.clone());
+                self.refuse(asked, || Err(failed(&why)));
+            }
+        }
+    }
+
+    fn refuse(&self, asked: Vec<Asked<Question, Answered>>, refusal: impl Fn() -> Answered) {
+        answer_all(asked.into_iter().map(|asked| (asked, refusal())));
+    }
+
+    fn has_room(&mut self) -> bool {
+        let is_within = self.bytes_max == u64::MAX || self.shared.segments.bytes() < self.bytes_max;
+        is_within && self.log.has_room()
+    }
+
+    fn decide(&mut self, question: &Question, batch: &mut Batch<'_>) -> Answered {
+        let now = batch.now;
+        match question {
+            Question::Claim(claim) => {
+                if self.graves.hold(&claim.slot, &claim.token, now) {
+                    return Ok(Answer::Claimed(Claimed::Dead));
+                }
+                batch.claim(claim).map(Answer::Claimed)
+            }
+            Question::Renew(lease, lease_for) => batch
+                .step(&lease.slot, |entry| entry.renew(lease, *lease_for, now))
+                .map(Answer::Renewed),
+            Question::Complete(lease, response, keep_for) => batch
+                .step(&lease.slot, |entry| {
+                    entry.complete(lease, response, *keep_for, now)
+                })
+                .map(Answer::Completed),
+            Question::Release(lease, why) => {
+                let (released, change) = batch.step(&lease.slot, |entry| {
+                    let (released, change) = entry.release(lease, *why, now);
+                    ((released, change), change)
+                })?;
+                self.graves.bury(lease, *why, change, now);
+                Ok(Answer::Released(released))
+            }
+            Question::Forget(slot) => batch.forget(slot).map(Answer::Did),
+            Question::Extend(slot, extra) => batch
+                .step(slot, |entry| entry.extend(*extra, now))
+                .map(Answer::Did),
+            Question::Resolve(slot, response, keep_for) => batch
+                .step(slot, |entry| entry.resolve(response, *keep_for, now))
+                .map(Answer::Resolved),
+            Question::CountReplays(replays) => {
+                batch.count_replays(replays)?;
+                Ok(Answer::Done)
+            }
+            Question::Agree(name, offer) => self.agree(name, offer).map(Answer::Agreed),
+            Question::WhatAgreed(name) => Ok(Answer::WasAgreed(self.agreed.get(name))),
+            Question::Move(frames) => Ok(Answer::Moved {
+                unreadable: batch.rewrite(frames),
+            }),
+            Question::Roll => {
+                self.log.roll();
+                Ok(Answer::Done)
+            }
+            Question::Ping => Ok(Answer::Done),
+        }
+    }
+
+    /// The manifest names the agreement before anybody relies on it.
+    fn agree(&mut self, name: &str, offer: &[u8]) -> Result<Vec<u8>, StoreError> {
+        let agreed = self.agreed.agree(name, offer).and_then(|value| {
+            let values = self.agreed.len();
+            if self.shared.manifest.get().agreed < values {
+                self.shared.manifest.change(|it| it.agreed = values)?;
+            }
+            Ok(value)
+        });
+        agreed.map_err(|error| {
+            let kind = if disk::is_full(&error) {
+                StoreErrorKind::Full
+            } else {
+                StoreErrorKind::Unavailable
+            };
+            StoreError::new(NAME, kind).caused_by(error)
+        })
+    }
+}
+
+/// How many of the questions go into one commit.
+fn fitting(asked: &[Asked<Question, Answered>]) -> usize {
+    let mut bytes = 0;
+    for (n, asked) in asked.iter().enumerate() {
+        if bytes >= BATCH_BYTES {
+            return n;
+        }
+        bytes += match &asked.question {
+            Question::Complete(_, response, _) | Question::Resolve(_, response, _) => {
+                response.bytes()
+            }
+            Question::Claim(_)
+            | Question::Renew(..)
+            | Question::Release(..)
+            | Question::Forget(_)
+            | Question::Extend(..)
+            | Question::CountReplays(_)
+            | Question::Agree(..)
+            | Question::WhatAgreed(_)
+            | Question::Move(_)
+            | Question::Roll
+            | Question::Ping => 0,
+        };
+    }
+    asked.len()
+}

@@ -1,0 +1,254 @@
+//! Connections to the server. A store of its own keeps them at hand between statements, because a
+//! pool asks each connection whether it is alive on its way in and out, which costs a round trip.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use onlyonce_core::operate::Connections;
+use onlyonce_core::{Clock, SystemClock};
+use sqlx::pool::PoolConnection;
+use sqlx::postgres::{PgConnection, PgPool, PgRow};
+use sqlx::{AssertSqlSafe, Connection, Postgres};
+use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+use super::arg::{self, Arg};
+use super::options;
+use super::running::{Backend, Cancel, Ended};
+use super::statements::Statement;
+use super::trouble::{Then, Trouble};
+use crate::shared::{Running, lock};
+
+/// A connection that said nothing for this long is asked first whether it is still there.
+const SILENCE_MAX: Duration = Duration::from_secs(30);
+/// A connection is handed back to the pool at this age, which may replace it.
+const AGE_MAX: Duration = Duration::from_secs(30 * 60);
+
+pub(super) struct Lines {
+    pub(super) pool: PgPool,
+    idle: Mutex<Vec<Line>>,
+    /// A statement keeps its place until the server has ended it, also after its caller gave up:
+    /// what the server can be made to do at the same time is bounded.
+    free: Arc<Semaphore>,
+    exhausted: AtomicU64,
+    terms: Terms,
+    clock: SystemClock,
+    /// Held while a statement is cancelled, on one more connection: never on two.
+    pub(super) cancelling: tokio::sync::Mutex<()>,
+}
+
+/// How connections are used.
+#[derive(Clone, Copy)]
+pub(super) struct Terms {
+    /// How many are used at the same time.
+    pub(super) connections: usize,
+    /// Whether they stay here between statements, or go back to the pool each time.
+    pub(super) keep: bool,
+    /// Whether nothing may be prepared, because the next statement may meet another session.
+    pub(super) pooled: bool,
+    /// How long a statement may take.
+    pub(super) timeout: Duration,
+}
+
+/// A connection.
+pub(super) struct Line {
+    /// There until it is dropped.
+    connection: Option<PoolConnection<Postgres>>,
+    /// The server's process behind it, where that is known and stays the same.
+    backend: Option<Backend>,
+    born: Duration,
+    silent_since: Duration,
+    /// Whether it is to be closed rather than used again.
+    spoilt: bool,
+}
+
+/// What is sent: a statement to be prepared, or a text with its values spelled in.
+enum Sent {
+    Prepared(Arc<str>),
+    Spelled(String),
+}
+
+impl Lines {
+    pub(super) fn new(pool: PgPool, terms: Terms) -> Self {
+        Self {
+            pool,
+            idle: Mutex::default(),
+            free: Arc::new(Semaphore::new(terms.connections)),
+            exhausted: AtomicU64::new(0),
+            terms,
+            clock: SystemClock::new(),
+            cancelling: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// How many are in use, and how often there were too few.
+    pub(super) fn connections(&self) -> Connections {
+        let idle = self.free.available_permits().min(self.terms.connections);
+        Connections {
+            active: (self.terms.connections - idle) as u64,
+            exhausted: self.exhausted.load(Ordering::Relaxed),
+        }
+    }
+
+    fn count_exhausted(&self) {
+        if self.free.available_permits() == 0 {
+            self.exhausted.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn terms(&self) -> Terms {
+        self.terms
+    }
+
+    /// Runs one statement by itself: one round trip, and a transaction of its own.
+    pub(super) async fn ask(
+        self: &Arc<Self>,
+        what: &Statement,
+        args: impl Into<Arc<[Arg]>>,
+    ) -> Result<Vec<PgRow>, Trouble> {
+        self.ask_within(self.terms.timeout, what, args).await
+    }
+
+    /// The same with another bound on its time.
+    pub(super) async fn ask_within(
+        self: &Arc<Self>,
+        at_most: Duration,
+        what: &Statement,
+        args: impl Into<Arc<[Arg]>>,
+    ) -> Result<Vec<PgRow>, Trouble> {
+        let args = args.into();
+        self.count_exhausted();
+        let turn = timeout(at_most, Arc::clone(&self.free).acquire_owned()).await;
+        let turn = turn.map_err(|_| Trouble::late())?;
+        let mut turn = turn.map_err(|_| Trouble::late())?;
+        let mut again = what.repeatable;
+        loop {
+            let line = self.take().await?;
+            let cancel = Cancel {
+                lines: Arc::clone(self),
+                backend: line.backend,
+            };
+            let asking = send(line, self.sent(at_most, what, &args), Arc::clone(&args));
+            let ended = timeout(at_most, Running::new(turn, cancel, asking)).await;
+            // Dropped before its end, it is cancelled.
+            let (Ended { mut line, rows }, back) = ended.map_err(|_| Trouble::late())?;
+            turn = back;
+            let trouble = match rows {
+                Ok(rows) => {
+                    self.put_back(line);
+                    return Ok(rows);
+                }
+                Err(error) => Trouble::from(error),
+            };
+            if trouble.then != Then::Reconnect {
+                self.put_back(line);
+                return Err(trouble);
+            }
+            // What broke this connection has probably broken the others too.
+            line.spoil();
+            drop(line);
+            lock(&self.idle).clear();
+            if !again {
+                return Err(trouble);
+            }
+            again = false;
+        }
+    }
+
+    fn sent(&self, at_most: Duration, what: &Statement, args: &[Arg]) -> Sent {
+        if self.terms.pooled {
+            let before = options::before_each(at_most);
+            return Sent::Spelled(before + &arg::inline(&what.sql, args));
+        }
+        if args.is_empty() {
+            return Sent::Spelled(what.sql.to_string());
+        }
+        Sent::Prepared(Arc::clone(&what.sql))
+    }
+
+    async fn take(&self) -> Result<Line, Trouble> {
+        loop {
+            let Some(mut line) = lock(&self.idle).pop() else {
+                return self.open().await;
+            };
+            if self.clock.now().saturating_sub(line.silent_since) < SILENCE_MAX {
+                return Ok(line);
+            }
+            line.spoil();
+            let there = timeout(self.terms.timeout, line.connection().ping()).await;
+            if matches!(there, Ok(Ok(()))) {
+                line.spoilt = false;
+                return Ok(line);
+            }
+        }
+    }
+
+    async fn open(&self) -> Result<Line, Trouble> {
+        let mut line = Line {
+            connection: Some(self.pool.acquire().await?),
+            backend: None,
+            born: self.clock.now(),
+            silent_since: self.clock.now(),
+            spoilt: false,
+        };
+        if self.terms.keep && !self.terms.pooled {
+            line.spoil();
+            let backend = timeout(self.terms.timeout, Backend::of(line.connection())).await;
+            line.backend = backend.map_err(|_| Trouble::late())??;
+            line.spoilt = false;
+        }
+        Ok(line)
+    }
+
+    fn put_back(&self, mut line: Line) {
+        let now = self.clock.now();
+        line.silent_since = now;
+        if self.terms.keep && now.saturating_sub(line.born) < AGE_MAX {
+            lock(&self.idle).push(line);
+        }
+    }
+}
+
+async fn send(mut line: Line, what: Sent, args: Arc<[Arg]>) -> Ended {
+    // Dropped half-way, it has a statement on it.
+    line.spoilt = true;
+    let rows = match what {
+        Sent::Spelled(text) => {
+            let query = sqlx::raw_sql(AssertSqlSafe(text));
+            query.fetch_all(line.connection()).await
+        }
+        Sent::Prepared(sql) => {
+            let query = arg::bind(sqlx::query(AssertSqlSafe(sql)), &args);
+            query.fetch_all(line.connection()).await
+        }
+    };
+    line.spoilt = false;
+    Ended { line, rows }
+}
+
+impl Line {
+    fn connection(&mut self) -> &mut PgConnection {
+        self.connection.as_mut().expect("it is there until dropped")
+    }
+
+    /// Has it closed rather than used again.
+    pub(super) fn spoil(&mut self) {
+        self.spoilt = true;
+    }
+}
+
+/// A pool takes back what is whole. Without a runtime it cannot: then it is only closed.
+impl Drop for Line {
+    fn drop(&mut self) {
+        let Some(mut connection) = self.connection.take() else {
+            return;
+        };
+        if Handle::try_current().is_err() {
+            drop(connection.leak());
+        } else if self.spoilt {
+            connection.close_on_drop();
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! The options of a store's URL: each is taken by name, and what nobody took is an error.
+
+use std::str::FromStr;
+
+use crate::OpenError;
+
+#[cfg(test)]
+mod tests;
+
+/// What follows the question mark of a URL.
+pub struct Options {
+    left: Vec<(String, String)>,
+    asked: Vec<&'static str>,
+}
+
+impl Options {
+    /// The options of `url`. One given twice is an error.
+    pub fn of(url: &str) -> Result<Self, OpenError> {
+        let query = url.split_once('?').map_or("", |(_, query)| query);
+        let mut left: Vec<(String, String)> = Vec::new();
+        for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
+            if left.iter().any(|(known, _)| *known == name) {
+                return Err(OpenError::option(&name, "is given twice; once is enough"));
+            }
+            left.push((name.into_owned(), value.into_owned()));
+        }
+        Ok(Self {
+            left,
+            asked: Vec::new(),
+        })
+    }
+
+    /// Takes an option's text.
+    pub fn take(&mut self, name: &'static str) -> Option<String> {
+        self.asked.push(name);
+        let at = self.left.iter().position(|(known, _)| known == name)?;
+        Some(self.left.swap_remove(at).1)
+    }
+
+    /// Takes an option's value; `want` says what it should have been, as in "a number".
+    pub fn parse<T: FromStr>(
+        &mut self,
+        name: &'static str,
+        want: &str,
+    ) -> Result<Option<T>, OpenError> {
+        let Some(text) = self.take(name) else {
+            return Ok(None);
+        };
+        match text.parse() {
+            Ok(value) => Ok(Some(value)),
+            Err(_) => Err(OpenError::option(name, &format!("`{text}` is not {want}"))),
+        }
+    }
+
+    /// Ends the reading: whatever is left is an error that names the nearest right word.
+    pub fn finish(self) -> Result<(), OpenError> {
+        let Some((name, _)) = self.left.first() else {
+            return Ok(());
+        };
+        let hint = match nearest(name, &self.asked) {
+            Some(near) => format!("; did you mean `{near}`?"),
+            None if self.asked.is_empty() => "; this store has none".to_owned(),
+            None => format!("; there are {}", self.asked.join(", ")),
+        };
+        Err(OpenError::option(
+            name,
+            &format!("there is no such option{hint}"),
+        ))
+    }
+}
+
+/// The word nearest to `found`, if it may be a slip of the pen.
+///
+/// ```
+/// assert_eq!(onlyonce_storekit::nearest("uptream", &["listen", "upstream"]), Some("upstream"));
+/// assert_eq!(onlyonce_storekit::nearest("colour", &["listen", "upstream"]), None);
+/// assert_eq!(onlyonce_storekit::nearest(&"upstream".repeat(100), &["upstream"]), None);
+/// ```
+pub fn nearest<'a>(found: &str, words: &[&'a str]) -> Option<&'a str> {
+    const NEAR: f64 = 0.75;
+    /// No slip of the pen is longer, and what takes its time with the length is not worth it.
+    const FOUND_BYTES_MAX: usize = 64;
+    if found.len() > FOUND_BYTES_MAX {
+        return None;
+    }
+    words
+        .iter()
+        .map(|word| (strsim::jaro_winkler(found, word), *word))
+        .filter(|(near, _)| *near >= NEAR)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, word)| word)
+}
