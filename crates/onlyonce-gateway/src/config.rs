@@ -15,7 +15,7 @@ pub(crate) use self::check::{holds, is_upstream};
 pub use self::docs::markdown;
 pub use self::error::{ConfigError, Problem};
 pub use self::load::{check, load, read};
-pub use self::units::{Ask, HostName, Match, Part, ProfileName};
+pub use self::units::{Ask, HostName, Match, Operation, Part, ProfileName};
 
 mod bounds;
 mod breaker;
@@ -128,6 +128,9 @@ pub struct Route {
     /// another reading.
     #[serde(rename = "match")]
     pub matches: Match,
+    /// What these requests do, as in `create` or `submit`: its name in records, logs and metrics.
+    /// Default: the path of `match`.
+    pub operation: Option<Operation>,
     /// Where they go. Default: the gateway's own.
     pub upstream: Option<String>,
     /// Their profile.

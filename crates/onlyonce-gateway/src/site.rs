@@ -108,6 +108,7 @@ impl Site {
                     ttl: route.ttl.or(config.ttl),
                     rules: [&config.rules, &route.rules],
                     matches: Some(&route.matches),
+                    operation: route.operation.as_ref(),
                 };
                 let check = route.auth_check.as_ref().or(config.auth_check.as_ref());
                 terms.handling(&common, upstream, check)?
@@ -126,6 +127,7 @@ impl Site {
                     ttl: config.ttl,
                     rules: [&config.rules, &config.rules],
                     matches: None,
+                    operation: None,
                 };
                 let check = config.auth_check.as_ref();
                 Some(terms.handling(&common, upstreams.named(address, patience)?, check)?)

@@ -40,6 +40,8 @@ pub(crate) struct Settings {
     pub(crate) policy: Arc<Policy>,
     pub(crate) scope: Arc<ScopeRule>,
     pub(crate) route: Option<Arc<Route>>,
+    /// What its operations are called in records, logs and metrics, instead of the route's pattern.
+    pub(crate) operation: Option<Arc<str>>,
     pub(crate) allowance: Option<Allowance>,
     pub(crate) linger: Linger,
     warned: Arc<AtomicBool>,
@@ -84,6 +86,7 @@ impl IdempotencyLayer {
                 scope: Arc::new(ScopeRule::named(&policy.http.scope)),
                 policy: Arc::new(policy),
                 route: None,
+                operation: None,
                 allowance: None,
                 linger: Linger::default(),
                 warned: Arc::default(),
@@ -134,6 +137,14 @@ impl<C> IdempotencyLayer<C> {
             matcher,
         }));
         Ok(self)
+    }
+
+    /// Calls what runs here `name` in records, logs and metrics, as in `create` or `submit`.
+    /// Otherwise it is called by the route's pattern, or by its path where there is none.
+    #[must_use]
+    pub fn operation(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.settings.operation = Some(name.into());
+        self
     }
 
     /// Bounds what one caller may take; layers that share an allowance count together.

@@ -224,9 +224,9 @@ fn call_under(
     let allowance = settings.allowance.as_ref();
     let asker = allowance.map(|_| scoped.asker(parts));
     let route = settings
-        .route
-        .as_ref()
-        .map(|route| Arc::clone(&route.pattern))
+        .operation
+        .clone()
+        .or_else(|| Some(Arc::clone(&settings.route.as_ref()?.pattern)))
         .or_else(|| origin::pattern(&parts.extensions));
     let who = Who {
         operation: route.clone().unwrap_or_else(|| uri.path().into()),

@@ -79,6 +79,10 @@ fn every_wrong_value_is_told_with_what_would_be_right() {
             "write true or false",
         ),
         ("admin_hosts = [\"a:1\"]", "write only the host, `a`"),
+        (
+            "[[route]]\nmatch = \"POST /a\"\noperation = \"two words\"",
+            "letters, digits, `_`, `.` and `-`, like submit",
+        ),
     ] {
         let told = told(text);
         assert!(told.contains(right), "{text}: {told}");

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::net::Ipv6Addr;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use http::uri::{Authority, PathAndQuery};
 use http::{HeaderName, Method};
@@ -56,6 +57,10 @@ pub struct Match {
     pub path: String,
 }
 
+/// What a route's requests do, in a word: 1 to 64 letters, digits, `_`, `.` and `-`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Operation(Arc<str>);
+
 /// A request of the gateway's own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ask {
@@ -69,6 +74,31 @@ impl HostName {
     /// The name.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+impl Operation {
+    const CHARS_MAX: usize = 64;
+
+    /// The word.
+    pub fn name(&self) -> &Arc<str> {
+        &self.0
+    }
+}
+
+impl FromStr for Operation {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let is_allowed = |it: u8| it.is_ascii_alphanumeric() || matches!(it, b'_' | b'.' | b'-');
+        if text.is_empty() || text.len() > Self::CHARS_MAX || !text.bytes().all(is_allowed) {
+            return Err(format!(
+                "`{text}` is not an operation: write 1 to {} letters, digits, `_`, `.` and `-`, \
+                 like submit",
+                Self::CHARS_MAX
+            ));
+        }
+        Ok(Self(text.into()))
     }
 }
 
@@ -234,5 +264,6 @@ written_as_text! {
     ProfileName: "profile"
     Part: "scope part"
     Match: "match"
+    Operation: "name"
     Ask: "request"
 }

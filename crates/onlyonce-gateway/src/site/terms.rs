@@ -11,7 +11,7 @@ use tower_layer::Layer;
 use super::{Classify, Handling};
 use crate::auth_check::AuthCheck;
 use crate::config::{
-    Ask, ConfigError, Count, Down, Lapse, Match, Need, Part, Retention, Rules, Span,
+    Ask, ConfigError, Count, Down, Lapse, Match, Need, Operation, Part, Retention, Rules, Span,
 };
 use crate::failure::Failure;
 use crate::upstream::Upstream;
@@ -31,6 +31,7 @@ pub(super) struct Terms<'a> {
     /// General rules, then the route's own.
     pub(super) rules: [&'a Rules; 2],
     pub(super) matches: Option<&'a Match>,
+    pub(super) operation: Option<&'a Operation>,
 }
 
 impl Terms<'_> {
@@ -61,7 +62,10 @@ impl Terms<'_> {
                 .route(&matches.path)
                 .map_err(|error| ConfigError::new(format!("route {matches}"), error.to_string()))?;
         }
-        Ok(layer)
+        Ok(match self.operation {
+            Some(operation) => layer.operation(Arc::clone(operation.name())),
+            None => layer,
+        })
     }
 
     fn policy(&self) -> Policy {

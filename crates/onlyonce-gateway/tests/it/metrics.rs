@@ -176,6 +176,24 @@ async fn requests_replays_and_conflicts_are_counted_by_route_and_intake() {
 }
 
 #[tokio::test]
+async fn a_route_s_operation_is_its_label() {
+    let service = Service::start().await;
+    let gateway = gateway(service.address, &format!("{ROUTE}operation = \"submit\"\n")).await;
+    order_with(&gateway, "key-1", "{\"n\":1}").await;
+    order_with(&gateway, "key-1", "{\"n\":1}").await;
+
+    let page = Page::of(&gateway).await;
+
+    let of = [("intake_id", "orders"), ("operation", "submit")];
+    page.is("idempotency_request_total", &of, 2.0);
+    page.is("idempotency_request_replayed_total", &of, 1.0);
+    assert_eq!(
+        page.find("idempotency_request_total", &[("operation", "/{intake}")]),
+        None
+    );
+}
+
+#[tokio::test]
 async fn histograms_have_the_documents_buckets() {
     let page = usual_traffic().await;
 

@@ -28,6 +28,28 @@ async fn a_record_keeps_the_trace_id_of_its_request() {
 }
 
 #[tokio::test]
+async fn an_operation_is_called_by_its_name_its_pattern_or_its_path() {
+    let (pattern, path) = ("/orders/{id}", "/orders/7");
+    for (builder, called) in [
+        (App::under(Profile::Standard), path),
+        (App::under(Profile::Standard).route(pattern), pattern),
+        (
+            App::under(Profile::Standard)
+                .route(pattern)
+                .operation("pay"),
+            "pay",
+        ),
+        (App::under(Profile::Standard).operation("pay"), "pay"),
+    ] {
+        let app = builder.open().await;
+
+        app.send(&post(path).key(uuid(1))).await;
+
+        assert_eq!(&*app.record().await.meta.operation, called);
+    }
+}
+
+#[tokio::test]
 async fn which_headers_are_not_replayed_is_a_matter_of_policy() {
     let with_cookie = |run| {
         let mut response = numbered(200, run);

@@ -77,6 +77,7 @@ pub(crate) struct Builder {
     policy: Policy,
     scope: Option<Vec<ScopePart>>,
     route: Option<&'static str>,
+    operation: Option<&'static str>,
     allowance: Option<Allowance>,
     store: Arc<dyn Store>,
     handler: Handler,
@@ -110,6 +111,7 @@ impl App {
             policy,
             scope: None,
             route: None,
+            operation: None,
             allowance: None,
             store: Arc::new(MemoryStore::new()),
             handler: Arc::new(|run, _| Box::pin(async move { Ok(numbered(200, run)) })),
@@ -221,6 +223,12 @@ impl Builder {
         self
     }
 
+    /// Names what it does.
+    pub(crate) fn operation(mut self, name: &'static str) -> Self {
+        self.operation = Some(name);
+        self
+    }
+
     /// Bounds what a caller may take.
     pub(crate) fn allowance(mut self, allowance: Allowance) -> Self {
         self.allowance = Some(allowance);
@@ -290,7 +298,9 @@ impl Builder {
         if let Some(pattern) = self.route {
             layer = layer.route(pattern).expect("a route pattern");
         }
-
+        if let Some(name) = self.operation {
+            layer = layer.operation(name);
+        }
         if let Some(allowance) = self.allowance {
             layer = layer.allowance(allowance);
         }
