@@ -20,6 +20,8 @@ pub(crate) const BASE_BYTES_MAX: usize = 4 * 1000;
 pub(crate) enum BadHead {
     /// A tunnel is asked for.
     Connect,
+    /// A method with lower-case letters, which the upstream may take for one that is covered.
+    Method,
     /// Not exactly one host, or none that can be one.
     Host,
     /// A body in a coding that would be lost on its way.
@@ -39,6 +41,14 @@ pub(crate) enum BadHead {
 pub(crate) fn settle(parts: &mut request::Parts) -> Result<(), BadHead> {
     if parts.method == Method::CONNECT {
         return Err(BadHead::Connect);
+    }
+    if parts
+        .method
+        .as_str()
+        .bytes()
+        .any(|it| it.is_ascii_lowercase())
+    {
+        return Err(BadHead::Method);
     }
     settle_host(parts)?;
     let mut codings = list_of(&parts.headers, &TRANSFER_ENCODING);
@@ -122,6 +132,13 @@ impl BadHead {
                 "No tunnels",
                 "This gateway does not support CONNECT. WebSockets are opened with GET over \
                  HTTP/1.1.",
+            ),
+            Self::Method => (
+                StatusCode::NOT_IMPLEMENTED,
+                "unknown-method",
+                "Unknown method",
+                "Methods are case-sensitive, and this gateway knows none with lower-case letters: \
+                 write it in capitals.",
             ),
             Self::Host => (
                 StatusCode::BAD_REQUEST,

@@ -57,6 +57,31 @@ async fn an_upgrade_header_does_not_walk_around_the_layer() {
     assert_eq!(service.work.runs(), 1);
 }
 
+/// Methods are case-sensitive, and many frameworks read `post` as `POST` all the same.
+#[tokio::test]
+async fn a_method_in_other_letters_does_not_walk_around_the_layer() {
+    let (address, runs) = mirror().await;
+    let gateway = gateway(address, "[rules]\nkey = \"required\"").await;
+
+    for method in ["post", "Post", "pOST", "delete", "get", "Propfind"] {
+        let head = format!("{method} /orders HTTP/1.1\r\nidempotency-key: key\r\n");
+        let heard = ask(&gateway, &head).await;
+        let mut client = http2(&gateway).await;
+        let request = http::Request::builder()
+            .method(method)
+            .uri("http://a/orders")
+            .body(<_>::default());
+        let over_http2 = client.send_request(request.unwrap()).await.unwrap();
+
+        assert!(heard.starts_with("HTTP/1.1 501 "), "{method}: {heard}");
+        assert!(heard.contains("urn:onlyonce:problem:unknown-method"));
+        assert_eq!(over_http2.status(), 501, "{method}");
+    }
+    assert_eq!(runs.load(Ordering::SeqCst), 0);
+    let heard = ask(&gateway, "PROPFIND /orders HTTP/1.1\r\n").await;
+    assert!(heard.ends_with("got /orders"), "{heard}");
+}
+
 #[tokio::test]
 async fn only_a_web_socket_is_asked_of_the_upstream() {
     let answer = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok";
