@@ -93,6 +93,12 @@ impl Failure {
                 "Bad gateway",
                 "The service behind this gateway was lost before it answered.",
             ),
+            UpstreamError::Unreadable(_) => (
+                StatusCode::BAD_GATEWAY,
+                "upstream-unreadable",
+                "Bad gateway",
+                "The service behind this gateway gave an answer whose head cannot be read.",
+            ),
             UpstreamError::BrokenOff => (
                 StatusCode::BAD_GATEWAY,
                 "upstream-lost",

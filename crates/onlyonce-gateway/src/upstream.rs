@@ -1,6 +1,7 @@
 //! The service behind the gateway, as a tower service: pooled connections, and errors that say
 //! whether the request can have reached it.
 
+use std::error::Error as _;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -70,6 +71,8 @@ pub(crate) enum UpstreamError {
     Unreachable(#[source] legacy::Error),
     #[error("the upstream was lost before it answered")]
     Lost(#[source] legacy::Error),
+    #[error("the upstream gave an answer whose head cannot be read")]
+    Unreadable(#[source] legacy::Error),
     #[error("the upstream was lost in the middle of its answer")]
     BrokenOff,
     #[error("the upstream did not answer in time")]
@@ -85,9 +88,12 @@ impl UpstreamError {
     pub(crate) fn release(&self) -> Release {
         match self {
             Self::Unreachable(_) => Release::NotRun,
-            Self::Lost(_) | Self::BrokenOff | Self::Slow | Self::Switched | Self::Unsent(_) => {
-                Release::Unknown
-            }
+            Self::Lost(_)
+            | Self::Unreadable(_)
+            | Self::BrokenOff
+            | Self::Slow
+            | Self::Switched
+            | Self::Unsent(_) => Release::Unknown,
         }
     }
 }
@@ -258,10 +264,19 @@ impl From<legacy::Error> for UpstreamError {
             Self::Unreachable(source)
         } else if ClientBody::stopped(&source) {
             Self::Unsent(source)
+        } else if is_unreadable(&source) {
+            Self::Unreadable(source)
         } else {
             Self::Lost(source)
         }
     }
+}
+
+/// Whether the upstream said something that is no answer in HTTP, or has too large a head.
+fn is_unreadable(error: &legacy::Error) -> bool {
+    let cause = error.source();
+    let cause = cause.and_then(|cause| cause.downcast_ref::<hyper::Error>());
+    cause.is_some_and(hyper::Error::is_parse)
 }
 
 impl fmt::Debug for Upstream {

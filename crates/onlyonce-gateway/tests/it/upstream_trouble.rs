@@ -34,6 +34,27 @@ async fn a_service_that_breaks_off_in_its_answer_is_a_502_that_says_so() {
 }
 
 #[tokio::test]
+async fn an_answer_that_is_not_http_is_not_called_a_lost_service() {
+    const NO_HTTP: &str = "220 mail.example ESMTP\r\n\r\n";
+    const TWO_LENGTHS: &str =
+        "HTTP/1.1 201 Created\r\ncontent-length: 4\r\ncontent-length: 5\r\n\r\nmade";
+
+    for answer in [NO_HTTP, TWO_LENGTHS] {
+        let (service, _) = scripted(move |_, _| Say::This(answer)).await;
+        let gateway = gateway(service, "").await;
+
+        let first = order_with(&gateway, "key", "{}").await;
+
+        assert_eq!(first.status(), 502);
+        let problem: serde_json::Value = first.json().await.unwrap();
+        assert_eq!(problem["type"], "urn:onlyonce:problem:upstream-unreadable");
+        let detail = problem["detail"].as_str().unwrap();
+        assert!(detail.contains("may have taken effect"), "{detail}");
+        assert!(!detail.contains("lost"), "{detail}");
+    }
+}
+
+#[tokio::test]
 async fn what_broke_off_is_held_where_the_rules_say_so() {
     let (service, connections) = scripted(|_, _| Say::Last(HALF)).await;
     let gateway = gateway(service, "[rules]\non_lapse = \"hold\"").await;
