@@ -24,12 +24,14 @@ mod metrics;
 mod openapi;
 mod problem;
 mod records;
+mod serve;
 mod top;
 mod view;
 
 pub use self::events::EventLine;
 pub(crate) use self::events::Events;
 pub use self::records::{RecordsPage, StatsView};
+pub(crate) use self::serve::{AdminPatience, serve};
 pub(crate) use self::top::HotKeys;
 pub use self::top::{HotKey, TopView};
 pub use self::view::{RecordView, ResponseView};

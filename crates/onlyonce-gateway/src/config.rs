@@ -356,4 +356,6 @@ pub struct Timeouts {
     /// For the next request on an idle connection, the client's or ours to an upstream. Default
     /// `75s`.
     pub idle: Option<Timeout>,
+    /// For the next bytes of a WebSocket, from either side. Default `1h`.
+    pub websocket: Option<Timeout>,
 }

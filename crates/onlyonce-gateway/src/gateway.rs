@@ -19,7 +19,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::admin::Admin;
+use crate::admin::{self, Admin, AdminPatience};
 use crate::config::{self, Config, ConfigError, Count, Span};
 use crate::identity;
 use crate::observe::Observers;
@@ -127,11 +127,8 @@ impl Gateway {
             token.as_deref(),
         )
         .router();
-        let admin = tokio::spawn(async move {
-            if let Err(error) = axum::serve(operators, router).await {
-                tracing::error!(target: "onlyonce", %error, "the admin address is no longer served");
-            }
-        });
+        let patience = AdminPatience::new(config);
+        let admin = tokio::spawn(admin::serve(operators, router, patience));
         let (stop, stopped) = watch::channel(false);
         let server = Server::new(
             listener,

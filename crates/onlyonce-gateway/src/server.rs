@@ -29,13 +29,13 @@ use crate::upgrade;
 const CONNECTIONS_MAX: u32 = 10_000;
 const HEADER_BYTES_MAX: usize = 64 * 1024;
 const STREAMS_MAX: u32 = 200;
-const HEADERS_TIMEOUT: Duration = Duration::from_secs(60);
+pub(crate) const HEADERS_TIMEOUT: Duration = Duration::from_secs(60);
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-const WRITE_PAUSE_MAX: Duration = Duration::from_secs(30);
+pub(crate) const WRITE_PAUSE_MAX: Duration = Duration::from_secs(30);
 /// How often a connection is looked at within the time that it may be idle.
 const IDLE_LOOKS: u32 = 4;
 /// How long to pause when the system has no more descriptors to give.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// A listening gateway.
 pub(crate) struct Server {

@@ -34,6 +34,7 @@ mod upstreams;
 const BODY_MAX: Duration = Duration::from_secs(30);
 const BODY_WHOLE_MAX: Duration = Duration::from_secs(300);
 pub(crate) const IDLE_MAX: Duration = Duration::from_secs(75);
+const WEB_SOCKET_IDLE_MAX: Duration = Duration::from_secs(3600);
 
 type Classify = fn(&Failure) -> Release;
 
@@ -48,6 +49,7 @@ pub(crate) struct Site {
     read_headers: Arc<[HeaderName]>,
     proxy_hint: ProxyHint,
     body_patience: BodyPatience,
+    web_socket_idle_max: Duration,
     traces: Option<Traces>,
 }
 
@@ -142,6 +144,10 @@ impl Site {
             read_headers: read_headers(config),
             proxy_hint: ProxyHint::default(),
             body_patience: body_patience(config),
+            web_socket_idle_max: config
+                .timeouts
+                .websocket
+                .map_or(WEB_SOCKET_IDLE_MAX, Span::get),
             traces: traces.cloned(),
         })
     }
@@ -161,6 +167,7 @@ impl Site {
             read_headers: Arc::clone(&self.read_headers),
             proxy_hint: self.proxy_hint.clone(),
             body_patience: self.body_patience,
+            web_socket_idle_max: self.web_socket_idle_max,
             traces: self.traces.clone(),
         }
     }
@@ -219,6 +226,11 @@ impl Site {
         let route = service.keyed_route(request)?;
         let method = request.method().clone();
         Some(traces.begin(&method, &route, request.headers_mut()))
+    }
+
+    /// How long nothing may move on a WebSocket.
+    pub(crate) fn web_socket_idle_max(&self) -> Duration {
+        self.web_socket_idle_max
     }
 
     /// Reads what is left of a request that is refused by its head, so that its client hears that.
@@ -306,7 +318,7 @@ fn read_headers(config: &Config) -> Arc<[HeaderName]> {
         .collect()
 }
 
-fn body_patience(config: &Config) -> BodyPatience {
+pub(crate) fn body_patience(config: &Config) -> BodyPatience {
     let or = |timeout: Option<Timeout>, usual| timeout.map_or(usual, Span::get);
     let linger = Linger::default();
     BodyPatience {

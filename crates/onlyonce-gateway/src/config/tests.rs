@@ -139,7 +139,7 @@ fn a_variable_that_is_nearly_right_is_named() {
 }
 
 /// Every length of time, size and count, with a value below its bounds and one above them.
-const OUT_OF_BOUNDS: [(&str, &str, &str); 33] = [
+const OUT_OF_BOUNDS: [(&str, &str, &str); 34] = [
     ("", "ttl", "\"0s\" \"4000d\""),
     ("", "drain", "\"2d\""),
     ("[rules]", "lease", "\"0s\" \"1ms\" \"2d\""),
@@ -171,6 +171,7 @@ const OUT_OF_BOUNDS: [(&str, &str, &str); 33] = [
     ("[timeouts]", "write", "\"0s\" \"2d\""),
     ("[timeouts]", "response", "\"0s\" \"2d\""),
     ("[timeouts]", "idle", "\"0s\" \"2d\""),
+    ("[timeouts]", "websocket", "\"0s\" \"2d\""),
     ("[[route]]\nmatch = \"POST /a\"", "ttl", "\"0s\""),
     ("[[route]]\nmatch = \"POST /a\"", "rules.lease", "\"0s\""),
 ];

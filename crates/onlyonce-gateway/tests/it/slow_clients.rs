@@ -13,7 +13,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::support::gateway;
 use crate::wire::{
-    CANCEL, DATA, HEADERS, Http2, PATIENCE, PING, RST_STREAM, WINDOW_UPDATE, frame, post,
+    CANCEL, DATA, HEADERS, Http2, PATIENCE, PING, RST_STREAM, WINDOW_UPDATE, frame, head, post,
     status_line,
 };
 
@@ -203,4 +203,102 @@ async fn what_streams_through_without_a_key_is_not_bounded_as_a_whole() {
     let status = drip(&gateway, "", 50).await;
 
     assert_eq!(status, "HTTP/1.1 200");
+}
+
+/// A service that agrees to every WebSocket and sends back what it gets.
+async fn echoing() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let head = head(&mut stream).await.unwrap_or_default();
+                let agreed = "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\n\
+                              upgrade: websocket\r\n\r\n";
+                let small = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+                let is_socket = head.contains("upgrade: websocket");
+                let said = if is_socket { agreed } else { small };
+                stream.write_all(said.as_bytes()).await.unwrap();
+                let (mut from, mut to) = stream.split();
+                drop(tokio::io::copy(&mut from, &mut to).await);
+            });
+        }
+    });
+    address
+}
+
+/// Opens a WebSocket, as far as a gateway looks at it.
+async fn web_socket(gateway: &Gateway) -> TcpStream {
+    let mut stream = TcpStream::connect(gateway.address()).await.unwrap();
+    let request = b"GET /socket HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\n\
+                    upgrade: websocket\r\n\r\n";
+    stream.write_all(request).await.unwrap();
+    let agreed = "HTTP/1.1 101 Switching Protocols";
+    assert_eq!(status_line(&mut stream).await, agreed);
+    stream
+}
+
+#[tokio::test]
+async fn a_web_socket_on_which_nothing_moves_gives_its_place_back() {
+    let settings = "[limits]\nconnections = 1\n[timeouts]\nwebsocket = \"300ms\"";
+    let gateway = gateway(echoing().await, settings).await;
+    let silent = web_socket(&gateway).await;
+
+    is_served(&gateway).await;
+
+    drop(silent);
+}
+
+#[tokio::test]
+async fn a_web_socket_that_one_side_uses_stays() {
+    let settings = "[timeouts]\nwebsocket = \"2s\"";
+    let gateway = gateway(echoing().await, settings).await;
+    let mut socket = web_socket(&gateway).await;
+
+    for _ in 0..30 {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        socket.write_all(b"x").await.unwrap();
+    }
+
+    let mut echoed = [0; 30];
+    socket.read_exact(&mut echoed).await.unwrap();
+    assert_eq!(echoed, [b'x'; 30]);
+}
+
+/// Whether the admin API ends a connection on which these bytes came, with or without an answer.
+async fn is_ended(gateway: &Gateway, sent: &str) -> bool {
+    let mut stream = TcpStream::connect(gateway.admin_address()).await.unwrap();
+    stream.write_all(sent.as_bytes()).await.unwrap();
+    let mut heard = Vec::new();
+    let reading = stream.read_to_end(&mut heard);
+    tokio::time::timeout(PATIENCE, reading).await.is_ok()
+}
+
+#[tokio::test]
+async fn the_admin_api_waits_for_no_head_and_no_body_for_ever() {
+    let settings = "[timeouts]\nheaders = \"300ms\"\nbody = \"300ms\"";
+    let gateway = gateway(service().await, settings).await;
+
+    for sent in [
+        "",
+        "GET /healthz HTTP/1.1\r\nhost: loc",
+        "GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n",
+        "POST /api/v1/records/find HTTP/1.1\r\nhost: localhost\r\n\
+         content-type: application/json\r\ncontent-length: 20\r\n\r\n{",
+    ] {
+        assert!(is_ended(&gateway, sent).await, "{sent}");
+    }
+}
+
+#[tokio::test]
+async fn a_client_of_the_admin_api_that_never_reads_is_given_up() {
+    let gateway = gateway(service().await, "[timeouts]\nwrite = \"300ms\"").await;
+    let mut silent = TcpStream::connect(gateway.admin_address()).await.unwrap();
+    let request = "GET /api/v1/openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    let many = request.repeat(1000);
+
+    let writing = async { while silent.write_all(many.as_bytes()).await.is_ok() {} };
+
+    let given_up = tokio::time::timeout(PATIENCE, writing).await;
+    assert!(given_up.is_ok(), "it is still waited for");
 }
