@@ -30,19 +30,34 @@ pub(super) fn only_line<'a>(
     Ok(first.map(|value| value.as_bytes()))
 }
 
-/// The host the client asked for, without regard to case.
+/// The host the client asked for, however it is spelled: without regard to case, without the dot that
+/// may end a name, and without a port that is the usual one of http or https.
 pub(super) fn host(parts: &request::Parts) -> Result<Option<Cow<'_, [u8]>>, Refusal> {
     let host = match parts.uri.authority() {
         Some(authority) => Some(authority.as_str().as_bytes()),
         None => only_line(&parts.headers, &HOST)?,
     };
     Ok(host.map(|host| {
+        let host = plain(host);
         if host.iter().any(u8::is_ascii_uppercase) {
             host.to_ascii_lowercase().into()
         } else {
-            host.into()
+            host
         }
     }))
+}
+
+fn plain(host: &[u8]) -> Cow<'_, [u8]> {
+    let (name, port) = match host.iter().rposition(|byte| matches!(byte, b':' | b']')) {
+        Some(at) if host[at] == b':' => (&host[..at], &host[at + 1..]),
+        Some(_) | None => (host, &host[host.len()..]),
+    };
+    let bare = name.strip_suffix(b".").unwrap_or(name);
+    match port {
+        b"" | b"80" | b"443" => bare.into(),
+        _ if bare.len() == name.len() => host.into(),
+        _ => [bare, b":", port].concat().into(),
+    }
 }
 
 /// The value of the cookie called `wanted`, byte for byte: cookies of others in the same line, in

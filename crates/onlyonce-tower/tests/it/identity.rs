@@ -322,6 +322,30 @@ async fn two_hosts_are_two_services() {
     }
 }
 
+/// A client that falls back to another version of HTTP, or to another library, may spell it differently.
+#[tokio::test]
+async fn however_a_host_is_spelled_it_is_one_service() {
+    let app = App::under(Profile::Standard).open().await;
+    let of = |host: &str| post(PATH).key("k").header("host", host);
+    let named = [
+        "one.example",
+        "One.Example.",
+        "one.example:80",
+        "one.example:443",
+        "one.example:",
+    ];
+    let address = ["[::1]", "[::1]:80", "[::1]:"];
+    let other = ["one.example:8080", "one.example.:8080", "one.example:8443"];
+
+    let runs_named = runs_of(&app, named.map(of).each_ref()).await;
+    let runs_address = runs_of(&app, address.map(of).each_ref()).await;
+    let runs_other = runs_of(&app, other.map(of).each_ref()).await;
+
+    assert_eq!(runs_named, [1; 5]);
+    assert_eq!(runs_address, [2; 3]);
+    assert_eq!(runs_other, [3, 3, 4]);
+}
+
 #[tokio::test]
 async fn an_operator_is_warned_where_callers_are_told_apart_by_an_unverified_header() {
     let engine = Engine::open(MemoryStore::new()).await.unwrap();
