@@ -14,6 +14,9 @@ use super::{NAME, agreed, disk, manifest, segment};
 use onlyonce_storekit::OpenError;
 pub(super) use onlyonce_storekit::private::for_owner_only as private;
 
+#[cfg(test)]
+mod tests;
+
 pub(super) const MARKER: &str = "onlyonce";
 const MARKER_TEXT: &str = "onlyonce file store, format ";
 /// What follows the format until the first segment and the manifest are durable.
@@ -47,7 +50,7 @@ pub(super) enum State {
 impl Folder {
     /// Takes the folder, which is made if there is none.
     pub(super) fn take(path: &Path, since: Timestamp) -> Result<Self, OpenError> {
-        make(path).map_err(|error| unusable(path, "cannot be made", error))?;
+        make(path, disk::sync_folder).map_err(|error| unusable(path, "cannot be made", error))?;
         inspect(path)?;
         let locks = Locks::take(path, since)?;
         // Another process may have begun or ended with it meanwhile.
@@ -226,7 +229,7 @@ fn names(path: &Path) -> io::Result<Vec<String>> {
 
 /// Makes the folder, and makes sure that it is there after a crash. Answers may hold secrets:
 /// nobody else reads what is kept here.
-fn make(path: &Path) -> io::Result<()> {
+fn make(path: &Path, sync: impl Fn(&Path) -> io::Result<()>) -> io::Result<()> {
     let is_missing = |folder: &Path| matches!(folder.try_exists(), Ok(false));
     let above = |folder: &Path| match folder.parent() {
         Some(parent) if parent == Path::new("") => Path::new(".").to_owned(),
@@ -241,9 +244,7 @@ fn make(path: &Path) -> io::Result<()> {
         changed.push(at.clone());
     }
     builder().recursive(true).create(path)?;
-    changed
-        .iter()
-        .try_for_each(|folder| disk::sync_folder(folder))
+    changed.iter().try_for_each(|folder| sync(folder))
 }
 
 #[cfg(unix)]

@@ -183,6 +183,7 @@ impl FileStoreBuilder {
             segment_bytes: self.segment_bytes,
             is_stopped: Arc::clone(&is_stopped),
             keep_at: Duration::ZERO,
+            note_at: shared.now() + sweeper::NOTE_PAUSE,
         };
         let mut store = FileStore {
             shared,
@@ -216,6 +217,7 @@ fn take(
     let contents = Contents {
         first: kept.as_ref().map_or(0, |kept| kept.first),
         last: kept.as_ref().map_or(0, |kept| kept.last),
+        written: kept.as_ref().and_then(|kept| kept.written),
         agreed: agreed.len(),
         moment: time.moment(),
     };

@@ -13,6 +13,7 @@ use super::disk::{self, Disk};
 use super::folder::{WriteError, private};
 use super::frame::{HEADER_BYTES, Head, Header, Kind};
 use super::lock;
+use super::manifest::Written;
 use super::segment::{self, Listed, Segment};
 use super::shared::Shared;
 use super::sweeper::Nudge;
@@ -217,7 +218,11 @@ impl Log {
     /// Makes the next segment, and has the manifest name it before anything is in it.
     fn begin_next(&self) -> io::Result<Segment> {
         let next = begin(&self.shared, &*self.disk, Some(&self.active))?;
-        match self.shared.manifest.change(|it| it.last = next.id()) {
+        let named = self.shared.manifest.change(|it| {
+            it.last = next.id();
+            it.written = Some(Written::of(&next));
+        });
+        match named {
             Ok(()) => Ok(next),
             Err(WriteError::Unchanged(error)) => {
                 fs::remove_file(&next.path)?;
@@ -249,7 +254,7 @@ impl Log {
         }
         drop(self.active.file.set_len(self.active.end()));
         let moment = self.shared.time.moment();
-        if let Err(error) = self.shared.manifest.change(|it| it.moment = moment) {
+        if let Err(error) = self.shared.note(|it| it.moment = moment) {
             tracing::warn!(target: "onlyonce", %error, "when the store was closed could not be kept");
         }
     }

@@ -1,5 +1,5 @@
-//! Which files a folder must have, so that one that is missing is noticed, and the moment at which
-//! the store was last used. Written whole, and in an order that a crash at any point leaves a
+//! Which files a folder must have, so that one that is missing is noticed; how far the newest was
+//! written, so that an older copy of it is; and the moment at which the store was last used. Written whole, and in an order that a crash at any point leaves a
 //! folder that opens: what is added exists before the manifest names it, and what goes is no longer
 //! named before it is deleted.
 
@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use super::folder::{WriteError, write_whole};
 use super::lock;
+use super::segment::Segment;
 use super::tally::millis;
 use onlyonce_storekit::moment::{Boot, Moment};
 
@@ -19,6 +20,7 @@ mod tests;
 
 pub(super) const FILE: &str = "manifest";
 const TITLE: &str = "onlyonce manifest 1";
+const WRITTEN: &str = "written ";
 
 /// What a manifest says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,10 +29,30 @@ pub(super) struct Contents {
     pub(super) first: u32,
     /// The newest segment that must exist. A newer one may: it was just being begun.
     pub(super) last: u32,
+    /// How far that one was durable when the manifest was written. Nothing in manifests that were
+    /// written before this was kept.
+    pub(super) written: Option<Written>,
     /// How many values were agreed on, at least.
     pub(super) agreed: usize,
     /// When the store was last used.
     pub(super) moment: Moment,
+}
+
+/// How far a segment was written, at least.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Written {
+    /// Tells it from a segment of the same number in another store.
+    pub(super) salt: u32,
+    pub(super) end: u64,
+}
+
+impl Written {
+    pub(super) fn of(segment: &Segment) -> Self {
+        Self {
+            salt: segment.header.salt,
+            end: segment.end(),
+        }
+    }
 }
 
 /// The manifest of an open store.
@@ -81,16 +103,20 @@ fn text(contents: &Contents) -> String {
     let Contents {
         first,
         last,
+        written,
         agreed,
         moment,
     } = contents;
+    let written = written.map_or(String::new(), |Written { salt, end }| {
+        format!("{WRITTEN}{salt} {end}\n")
+    });
     let boot = match &moment.boot {
         Some(boot) => format!("{} {}", boot.id, millis(boot.since)),
         None => "- 0".to_owned(),
     };
     let (wall, store) = (millis(moment.wall), millis(moment.store));
     let text = format!(
-        "{TITLE}\nsegments {first} {last}\nagreed {agreed}\nboot {boot}\nwall {wall}\nstore {store}\n"
+        "{TITLE}\nsegments {first} {last}\n{written}agreed {agreed}\nboot {boot}\nwall {wall}\nstore {store}\n"
     );
     let sum = crc32fast::hash(text.as_bytes());
     format!("{text}{sum:08x}\n")
@@ -106,8 +132,10 @@ fn parse(text: &str) -> Option<Contents> {
     if lines.next()? != TITLE {
         return None;
     }
+    let (first, last) = lines.next()?.strip_prefix("segments ")?.split_once(' ')?;
+    let mut lines = lines.peekable();
+    let written = lines.next_if(|line| line.starts_with(WRITTEN));
     let mut field = |name: &str| lines.next()?.strip_prefix(name)?.strip_prefix(' ');
-    let (first, last) = field("segments")?.split_once(' ')?;
     let agreed = field("agreed")?;
     let (id, since) = field("boot")?.split_once(' ')?;
     let (wall, store) = (field("wall")?, field("store")?);
@@ -119,11 +147,23 @@ fn parse(text: &str) -> Option<Contents> {
     Some(Contents {
         first: first.parse().ok()?,
         last: last.parse().ok()?,
+        written: match written {
+            Some(line) => Some(parse_written(line)?),
+            None => None,
+        },
         agreed: agreed.parse().ok()?,
         moment: Moment {
             boot: Some(boot).filter(|boot| boot.id != "-"),
             wall: moment(wall)?,
             store: moment(store)?,
         },
+    })
+}
+
+fn parse_written(line: &str) -> Option<Written> {
+    let (salt, end) = line.strip_prefix(WRITTEN)?.split_once(' ')?;
+    Some(Written {
+        salt: salt.parse().ok()?,
+        end: end.parse().ok()?,
     })
 }

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use super::agreed::{self, Agreed};
 use super::folder::{self, Folder, State, refused, unusable};
+use super::frame::Header;
 use super::manifest::{self, Contents, Manifest};
 use super::segment;
 use onlyonce_storekit::OpenError;
@@ -51,6 +52,35 @@ pub(super) fn check_agreed(folder: &Path, agreed: &Agreed, least: usize) -> Resu
         "file {} is an older copy: it has {} of the {least} values that were agreed on. Put the newest one back, or restore the whole folder from one copy",
         folder.join(agreed::FILE).display(),
         agreed.len(),
+    )))
+}
+
+/// Refuses a segment that is not the one that the manifest knows, or does not reach as far: records that
+/// were stored would be missing.
+pub(super) fn check_written(
+    path: &Path,
+    header: &Header,
+    end: u64,
+    named: &Contents,
+) -> Result<(), OpenError> {
+    let Some(written) = named.written.filter(|_| header.id == named.last) else {
+        return Ok(());
+    };
+    let what = if header.salt != written.salt {
+        "is of another store".to_owned()
+    } else if end < written.end {
+        format!(
+            "was cut off or is an older copy: it ends at byte {end}, and was written up to byte {}",
+            written.end
+        )
+    } else {
+        return Ok(());
+    };
+    Err(refused(format!(
+        "file {} {what}. Put the newest one back, or restore the whole folder from one copy. If that cannot be done, write the line `{}` into {}: it is opened without what is missing, and a retry of a key that was in there runs again",
+        path.display(),
+        folder::text_without_manifest(),
+        path.with_file_name(folder::MARKER).display(),
     )))
 }
 

@@ -13,6 +13,7 @@ use super::disk::{self, Disk};
 use super::folder::{self, State, refused};
 use super::frame::{self, HEADER_BYTES, Head, Header, HeaderError};
 use super::index::{Indexed, Place};
+use super::manifest::Contents;
 use super::scan::{self, ScanError, Scanned};
 use super::segment::{self, Listed, Segment};
 use super::shared::Shared;
@@ -35,7 +36,7 @@ pub(super) fn recover(
     sweeper: &Sender<Nudge>,
 ) -> Result<(Arc<Shared>, Arc<Segment>), OpenError> {
     let mut found = Found::of(&shared)?;
-    let newest = found.newest()?;
+    let newest = found.newest(&shared.manifest.get())?;
     let ends: Vec<u64> = found
         .unread
         .iter()
@@ -44,6 +45,7 @@ pub(super) fn recover(
         .chain(newest.iter().map(|(it, _)| it.header.previous_end))
         .collect();
     for (sealed, end) in found.unread.into_iter().zip(ends) {
+        missing::check_written(&sealed.path, &sealed.header, end, &shared.manifest.get())?;
         read_sealed(&shared, sealed, end, sweeper)?;
     }
     let active = match newest {
@@ -66,7 +68,7 @@ fn name_all(shared: &Shared, active: &Segment) -> Result<(), OpenError> {
     let named = shared.manifest.get().last;
     let first = shared.segments.oldest().map_or(active.id(), |it| it.id());
     let moment = shared.time.moment();
-    let written = shared.manifest.change(|contents| {
+    let written = shared.note(|contents| {
         contents.first = first;
         contents.last = active.id();
         contents.moment = moment;
@@ -132,11 +134,18 @@ impl Found {
     /// Takes the segment to go on with from the end of the list: the last that has anything in it.
     /// One without may be left of an attempt to begin it, and then it does not know where the one
     /// before ended.
-    fn newest(&mut self) -> Result<Option<(Unread, Scanned)>, OpenError> {
+    fn newest(&mut self, named: &Contents) -> Result<Option<(Unread, Scanned)>, OpenError> {
+        let mut end_min = 0;
         while let Some(last) = self.unread.pop() {
             let scanned = scan::newest(&last.file, &last.header)
                 .map_err(|error| unreadable(&last.path, error))?;
+            missing::check_written(&last.path, &last.header, scanned.end, named)?;
+            if scanned.end < end_min {
+                return Err(damaged(&last.path, scanned.end));
+            }
             if !self.unread.is_empty() && scanned.end == HEADER_BYTES as u64 {
+                // The one before may have gone on, but it reached that far.
+                end_min = last.header.previous_end;
                 self.unneeded.push(last.path);
                 continue;
             }

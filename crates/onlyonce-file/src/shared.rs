@@ -10,10 +10,10 @@ use onlyonce_core::entry::{Entry, Kept, Phase, Waiters};
 use onlyonce_core::{Slot, StoreError, StoreErrorKind};
 
 use super::NAME;
-use super::folder::Folder;
+use super::folder::{Folder, WriteError};
 use super::frame::{Frame, Head};
 use super::index::{Index, Place, Tag};
-use super::manifest::Manifest;
+use super::manifest::{Contents, Manifest, Written};
 use super::segment::{ReadError, Segments};
 use super::tally::{self, Tally};
 use super::{agreed, disk, folder, manifest};
@@ -73,6 +73,15 @@ impl Shared {
 
     pub(super) fn now(&self) -> Duration {
         self.time.now()
+    }
+
+    /// Changes the manifest, which also learns how far the log has been written.
+    pub(super) fn note(&self, change: impl FnOnce(&mut Contents)) -> Result<(), WriteError> {
+        self.manifest.change(|contents| {
+            change(contents);
+            let last = self.segments.get(contents.last);
+            contents.written = last.map(|last| Written::of(&last));
+        })
     }
 
     /// The slot's newest record that is durable, expired or not.

@@ -13,6 +13,7 @@ use super::frame::{HEADER_BYTES, Kind};
 use super::index::{Place, Tag};
 use super::listing;
 use super::lock;
+use super::manifest::{Contents, Written};
 use super::scan::ScanError;
 use super::segment::{Listed, Segment};
 use super::shared::Shared;
@@ -36,6 +37,8 @@ const STUCK_MILLIS: u64 = 3_600_000;
 
 /// How long the moment is not written again at least: a clock may be set all the time.
 const KEEP_PAUSE: Duration = Duration::from_secs(10);
+/// How long the end of the log is not written again at least: it moves all the time.
+pub(super) const NOTE_PAUSE: Duration = Duration::from_secs(60);
 
 /// What makes the sweeper look.
 pub(super) enum Nudge {
@@ -54,6 +57,8 @@ pub(super) struct Sweeper {
     pub(super) is_stopped: Arc<AtomicBool>,
     /// When the moment is looked at next, on the store's clock.
     pub(super) keep_at: Duration,
+    /// When the end of the log is looked at next.
+    pub(super) note_at: Duration,
 }
 
 impl Sweeper {
@@ -78,17 +83,30 @@ impl Sweeper {
         }
     }
 
-    /// Keeps the moment, so that the next process knows how much time has passed.
+    /// Keeps the moment, so that the next process knows how much time has passed, and how far the log
+    /// has been written, so that it knows an older copy of it.
     fn keep_moment(&mut self) {
         let moment = self.shared.time.moment();
-        let is_due = self.keep_at <= moment.store;
-        if !is_due || !self.shared.manifest.get().moment.is_outdated(&moment) {
+        let kept = self.shared.manifest.get();
+        let is_outdated = self.keep_at <= moment.store && kept.moment.is_outdated(&moment);
+        let has_grown = self.note_at <= moment.store && self.has_grown(&kept);
+        if !is_outdated && !has_grown {
             return;
         }
         self.keep_at = moment.store + KEEP_PAUSE;
-        if let Err(error) = self.shared.manifest.change(|it| it.moment = moment) {
-            tracing::warn!(target: "onlyonce", %error, "the time could not be kept with the store; it is tried again");
+        self.note_at = moment.store + NOTE_PAUSE;
+        if let Err(error) = self.shared.note(|it| it.moment = moment) {
+            tracing::warn!(
+                target: "onlyonce", %error,
+                "the time and the end of the log could not be kept with the store; it is tried again"
+            );
         }
+    }
+
+    /// Whether more of the log is durable than the manifest says.
+    fn has_grown(&self, kept: &Contents) -> bool {
+        let newest = self.shared.segments.newest();
+        newest.is_some_and(|newest| kept.written != Some(Written::of(&newest)))
     }
 
     fn look(&self) -> Result<(), ScanError> {
@@ -185,7 +203,7 @@ impl Sweeper {
     /// Deletes a segment for good, once the manifest no longer names it.
     fn drop_segment(&self, segment: &Segment) -> io::Result<()> {
         let next = segment.id() + 1;
-        self.shared.manifest.change(|it| it.first = next)?;
+        self.shared.note(|it| it.first = next)?;
         // Before its file: what is still among the segments must have one.
         self.shared.segments.remove(segment.id());
         fs::remove_file(&segment.path)?;

@@ -180,7 +180,7 @@ impl Writer {
         let agreed = self.agreed.agree(name, offer).and_then(|value| {
             let values = self.agreed.len();
             if self.shared.manifest.get().agreed < values {
-                self.shared.manifest.change(|it| it.agreed = values)?;
+                self.shared.note(|it| it.agreed = values)?;
             }
             Ok(value)
         });

@@ -4,6 +4,10 @@ fn contents(boot: Option<Boot>) -> Contents {
     Contents {
         first: 3,
         last: 17,
+        written: Some(Written {
+            salt: 4711,
+            end: 1 << 40,
+        }),
         agreed: 2,
         moment: Moment {
             boot,
@@ -24,6 +28,18 @@ fn what_is_written_is_read_back() {
 
         assert_eq!(parse(&text(&contents)), Some(contents));
     }
+}
+
+#[test]
+fn a_manifest_from_before_the_end_of_the_log_was_kept_is_read() {
+    let contents = Contents {
+        written: None,
+        ..contents(None)
+    };
+    let text = text(&contents);
+
+    assert!(!text.contains("written"));
+    assert_eq!(parse(&text), Some(contents));
 }
 
 #[test]

@@ -19,6 +19,18 @@ struct Stored {
 
 impl Stored {
     async fn new(records: u64, body_bytes: usize) -> Self {
+        Self::made(records, body_bytes).await.1
+    }
+
+    /// The same as a crash leaves it.
+    async fn crashed(records: u64, body_bytes: usize) -> Self {
+        let (crashed, Self { answers, .. }) = Self::made(records, body_bytes).await;
+        let place = crashed;
+        Self { place, answers }
+    }
+
+    /// What a crash would have left, and what is there now that it was closed.
+    async fn made(records: u64, body_bytes: usize) -> (Place, Self) {
         let place = Place::new();
         let store = place.open().await;
         let mut answers = BTreeMap::new();
@@ -31,8 +43,9 @@ impl Stored {
             place.files("idx").len() + 1 >= place.segments().len()
         })
         .await;
+        let crashed = place.crashed();
         drop(store);
-        Self { place, answers }
+        (crashed, Self { place, answers })
     }
 
     /// How many records are as they were, how many say that they are damaged, and how many are
@@ -80,9 +93,10 @@ fn places(length: usize, how_many: usize) -> impl Iterator<Item = usize> {
     (0..how_many).map(move |n| (n * length / how_many + n * 7919 % 97) % length)
 }
 
+/// What a crash may do to the end of a log, as far as it had not been noted how far it reached.
 #[tokio::test]
 async fn a_log_that_was_cut_off_has_everything_before_the_cut() {
-    let stored = Stored::new(40, 300).await;
+    let stored = Stored::crashed(40, 300).await;
     let log = stored.place.segments().remove(0);
     let length = fs::metadata(&log).unwrap().len();
     let mut last = 0;
