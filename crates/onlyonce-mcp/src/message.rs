@@ -1,5 +1,6 @@
 //! JSON-RPC messages, read no further than a proxy needs.
 
+use std::cmp::Ordering;
 use std::fmt;
 
 use serde::de::{IgnoredAny, MapAccess, Visitor};
@@ -9,24 +10,58 @@ use serde_json::value::RawValue;
 
 use crate::members::{Members, raw, read};
 
-/// A request's id. Compared as a value: `1` and ` 1` are one.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Id(String);
+/// A request's id. Compared as a value, `"a"` and `"\u0061"` are one, and sent back as it was written:
+/// a number with more digits than we can hold would be another one.
+#[derive(Clone, Debug)]
+pub(crate) struct Id {
+    value: String,
+    written: Option<Box<str>>,
+}
 
 impl Id {
     pub(crate) fn of(id: &RawValue) -> Self {
-        // An id that is no value, such as 1e400, still names its request.
-        let value = read::<Value>(id);
-        Self(value.map_or_else(|| id.get().to_owned(), |value| value.to_string()))
+        let written = id.get();
+        // What is no whole number of 64 bits is compared digit by digit. An id that is no value, such
+        // as 1e400, still names its request.
+        let value = read::<Value>(id).filter(|value| !value.is_f64());
+        let value = value.map_or_else(|| written.to_owned(), |value| value.to_string());
+        let written = (value != written).then(|| written.into());
+        Self { value, written }
+    }
+
+    fn ours(value: String) -> Self {
+        let written = None;
+        Self { value, written }
     }
 
     /// The id of an answer to a request whose id cannot be read.
     pub(crate) fn null() -> Self {
-        Self("null".to_owned())
+        Self::ours("null".to_owned())
     }
 
     pub(crate) fn to_raw(&self) -> Box<RawValue> {
-        RawValue::from_string(self.0.clone()).expect("it is JSON: read as such, or written by us")
+        let text = self.written.as_deref().unwrap_or(&self.value);
+        RawValue::from_string(text.to_owned()).expect("it is JSON: read as such, or written by us")
+    }
+}
+
+impl PartialEq for Id {
+    fn eq(&self, other: &Self) -> bool {
+        self.value == other.value
+    }
+}
+
+impl Eq for Id {}
+
+impl PartialOrd for Id {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Id {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.value.cmp(&other.value)
     }
 }
 
@@ -43,11 +78,11 @@ impl Ids {
     }
 
     pub(crate) fn make(&self, number: u64) -> Id {
-        Id(format!("{}{number}\"", self.prefix))
+        Id::ours(format!("{}{number}\"", self.prefix))
     }
 
     pub(crate) fn made(&self, id: &Id) -> bool {
-        id.0.starts_with(&self.prefix)
+        id.value.starts_with(&self.prefix)
     }
 }
 

@@ -238,11 +238,21 @@ async fn an_odd_id_or_none_is_no_way_around() {
     shop.client.say(order(1, KEY, "tea")).await;
     served(&mut shop).await;
 
-    for id in ["null", "1e400", "1.50", "[1]", r#"{"a":1}"#, r#""\u0031""#] {
+    for id in [
+        "null",
+        "1e400",
+        "1.50",
+        "[1]",
+        r#"{"a":1}"#,
+        r#""\u0031""#,
+        "123456789012345678901234567890",
+    ] {
         let line = order("ID", KEY, "tea").to_string().replace(r#""ID""#, id);
         shop.client.say(line).await;
         let retry = shop.client.line().await.unwrap();
         assert!(retry.contains("onlyonce/replayed"), "{id}: {retry}");
+        // As it was written: a client compares it with what it sent.
+        assert!(retry.contains(&format!(r#""id":{id},"#)), "{id}: {retry}");
     }
     let mut nameless = order(1, KEY, "tea");
     nameless.as_object_mut().unwrap().remove("id");
