@@ -1,13 +1,18 @@
-//! Clients that were not written here: curl, nghttp2's nghttp and h2load, and wrk. Each has its
-//! own idea of HTTP, and none gets anything twice.
+//! Clients that were not written here: curl, nghttp2's nghttp and h2load, wrk, and Python's httpx, h11
+//! and h2. Each has its own idea of HTTP, and none gets anything twice.
 
 use std::io::Write as _;
+use std::path::Path;
 
 use onlyonce_gateway::Gateway;
 use tempfile::NamedTempFile;
 use tokio::process::Command;
 
+use crate::python;
 use crate::support::{Service, gateway};
+
+/// httpx, h11, h2 and all that they need, each in one version.
+const PYTHON: &str = include_str!("conformance/requirements.txt");
 
 /// Runs a program to its end and gives what it wrote.
 async fn run(program: &str, arguments: &[&str]) -> String {
@@ -117,4 +122,33 @@ async fn wrk_hears_an_answer_to_each_of_its_pipelined_requests() {
     assert!(!said.contains("Non-2xx"), "{said}");
     assert!(!said.contains("\n  0 requests"), "{said}");
     assert_eq!(service.work.runs(), PIPELINED);
+}
+
+/// The script judges: h11 and h2 raise whatever breaks the protocol, and it compares what was made.
+#[tokio::test(flavor = "multi_thread")]
+async fn pythons_libraries_find_nothing_wrong_and_order_once() {
+    let service = Service::start().await;
+    let gateway = gateway(service.address, "[rules]\nrequest_bytes_max = 65536").await;
+    let environment = python::environment("http-clients", PYTHON).await;
+    let script = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/tests/it/conformance/clients.py"
+    );
+    let address = gateway.address();
+
+    let program = environment.join("bin/python");
+    let arguments = [
+        script,
+        &address.ip().to_string(),
+        &address.port().to_string(),
+    ];
+    let output = python::run(&program, &arguments, Path::new(&environment)).await;
+
+    let told = [output.stdout, output.stderr].concat();
+    let told = String::from_utf8_lossy(&told);
+    assert!(output.status.success(), "{told}");
+    // One order for each check that ends with its name.
+    let checks = told.lines().filter(|line| line.starts_with("ok ")).count();
+    assert_eq!(checks, 12, "{told}");
+    assert_eq!(service.work.runs(), 9, "{told}");
 }

@@ -15,6 +15,7 @@ mod once;
 mod openapi;
 mod passing;
 mod paths;
+mod python;
 mod refused_bodies;
 mod running;
 mod slow_clients;

@@ -2,53 +2,13 @@
 //! and wrong ones, and compares what comes back. Whatever the document allows must be taken, and
 //! whatever it does not must be refused.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Output;
-
-use tokio::process::Command;
-
+use crate::python::{environment, run};
 use crate::support::{Service, gateway, order_with};
 
 /// Schemathesis and all that it needs, each in one version.
 const REQUIREMENTS: &str = include_str!("openapi/requirements.txt");
 /// Without end, so that no answer to it can be compared.
 const EVENTS: &str = "/api/v1/events";
-
-async fn run(program: &Path, arguments: &[&str], folder: &Path) -> Output {
-    let mut command = Command::new(program);
-    let command = command.args(arguments).current_dir(folder);
-    // Only the gateway of this test is asked, and that directly.
-    let command = command.env("NO_PROXY", "127.0.0.1").kill_on_drop(true);
-    let output = command.output().await;
-    output.unwrap_or_else(|error| panic!("{} cannot be run: {error}", program.display()))
-}
-
-/// The folder of a virtual environment with Schemathesis: made once, and for good.
-async fn environment() -> PathBuf {
-    let all = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let folder = all.join("schemathesis");
-    let noted = folder.join("requirements.txt");
-    if fs::read_to_string(&noted).is_ok_and(|it| it == REQUIREMENTS) {
-        return folder;
-    }
-    drop(fs::remove_dir_all(&folder));
-    let python = Path::new("python3");
-    let made = run(python, &["-m", "venv", "schemathesis"], all).await;
-    assert!(
-        made.status.success(),
-        "no virtual environment: apt-get install python3-venv: {made:?}"
-    );
-    let wanted = folder.join("wanted.txt");
-    fs::write(&wanted, REQUIREMENTS).unwrap();
-    let pip = folder.join("bin/pip");
-    let arguments = ["install", "--no-deps", "--quiet", "-r", "wanted.txt"];
-    let installed = run(&pip, &arguments, &folder).await;
-    assert!(installed.status.success(), "pip: {installed:?}");
-    // Last, so that half an installation is never taken for one.
-    fs::rename(&wanted, &noted).unwrap();
-    folder
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn schemathesis_finds_nothing_in_the_document_of_the_admin_api() {
@@ -57,7 +17,7 @@ async fn schemathesis_finds_nothing_in_the_document_of_the_admin_api() {
     for number in 0..5 {
         order_with(&gateway, &format!("key-{number}"), "{}").await;
     }
-    let environment = environment().await;
+    let environment = environment("schemathesis", REQUIREMENTS).await;
     let folder = tempfile::tempdir().unwrap();
     let document = format!("http://{}/api/v1/openapi.json", gateway.admin_address());
 
