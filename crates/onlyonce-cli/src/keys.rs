@@ -69,7 +69,7 @@ enum Action {
     Show {
         /// Its key, its slot, or 8 or more hex digits that its slot starts with; - reads it from stdin
         record: String,
-        /// The stored body too
+        /// The stored body too; with --json it is always there
         #[arg(long)]
         body: bool,
     },
@@ -150,7 +150,8 @@ async fn act(args: &Args) -> Result<(), SourceError> {
         Action::Watch(watch) => live::watch(&source, watch, args.json).await?,
         Action::Show { record, body } => {
             let slot = find(&source, record).await?;
-            print_record(&source.get(&slot, *body).await?, args.json);
+            let record = source.get(&slot, *body || args.json).await?;
+            print_record(&record, args.json);
         }
         Action::Forget { record } => {
             for slot in find_halves(&source, record).await? {
@@ -325,7 +326,11 @@ fn print_record(record: &RecordView, json: bool) {
     let line = |name: &str, value: &str| give(format_args!("{name:<11} {value}"));
     line("slot", &record.slot);
     line("key", &format!("{}…", record.hint));
-    line("state", &record.state);
+    let state = match &record.document_state {
+        Some(word) => format!("{} ({word})", record.state),
+        None => record.state.clone(),
+    };
+    line("state", &state);
     line("operation", &record.operation);
     line("actor", record.actor.as_deref().unwrap_or("-"));
     line(
@@ -338,15 +343,19 @@ fn print_record(record: &RecordView, json: bool) {
     line("expires", &record.expires_at);
     line("replays", &record.replays.to_string());
     if let Some(response) = &record.response {
+        let took = record.execution_time_ms.unwrap_or_default();
         let size = format!(
-            "{}, {} bytes, took {} ms",
-            response.status, response.body_bytes, response.took_ms
+            "{}, {} bytes, took {took} ms",
+            response.status, response.body_bytes
         );
+        line("made", response.resource.as_deref().unwrap_or("-"));
         line("response", &size);
         for (name, value) in &response.headers {
-            line("", &format!("{name}: {value}"));
+            for value in value.lines() {
+                line("", &format!("{name}: {value}"));
+            }
         }
-        if let Some(body) = response.body.as_ref().or(response.body_base64.as_ref()) {
+        if let Some(body) = response.body.as_ref().or(response.body_b64.as_ref()) {
             give(format_args!("\n{body}"));
         }
     }

@@ -1,13 +1,19 @@
 //! A record as operators see it. Keys are not stored, bodies come only on request, and tokens and
-//! credentials never.
+//! credentials never. The fields of D4 §6.3 have the names of its example (§15).
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use http::HeaderMap;
 use onlyonce_core::operate::StateName;
 use onlyonce_core::{OnLapse, Record, Response, Slot, State};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+#[cfg(test)]
+mod tests;
 
 /// A record.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -18,6 +24,11 @@ pub struct RecordView {
     pub hint: String,
     /// `pending`, `lapsed`, `done`, `failed` or `unknown`.
     pub state: String,
+    /// The same in the words of D4 §6.2: `RUNNING` (also while lapsed), `COMPLETED` or `FAILED`;
+    /// absent for `unknown`, which it has no word for.
+    pub document_state: Option<String>,
+    /// What the request meant: a SHA-256 digest, as 64 hex digits.
+    pub fingerprint: String,
     /// The route or job.
     pub operation: String,
     /// Who asked, where that is known.
@@ -40,6 +51,8 @@ pub struct RecordView {
     pub keep_left_seconds: u64,
     /// How long a running claim is still good for, in seconds.
     pub lease_left_seconds: Option<u64>,
+    /// How long the handler took, in milliseconds, once there is an answer.
+    pub execution_time_ms: Option<u64>,
     /// How often it was replayed, as far as counted.
     pub replays: u64,
     /// The stored answer, once there is one.
@@ -55,20 +68,38 @@ pub struct RecordView {
 pub struct ResponseView {
     /// Its status.
     pub status: u16,
-    /// Its headers, in order.
-    pub headers: Vec<(String, String)>,
+    /// Its headers by name.
+    pub headers: BTreeMap<String, HeaderView>,
     /// How long the body is.
     pub body_bytes: usize,
     /// The body, if it was asked for and is text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub body: Option<String>,
-    /// The body in base64, if it was asked for and is no text.
+    /// The body in base64, if it was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub body_base64: Option<String>,
-    /// How long the service took, in milliseconds.
-    pub took_ms: u64,
+    pub body_b64: Option<String>,
     /// The id of what was made, where it was named.
     pub resource: Option<String>,
+}
+
+/// The value of a header, or all of them where it was sent more than once.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum HeaderView {
+    /// One line.
+    One(String),
+    /// Several lines, in order.
+    Several(Vec<String>),
+}
+
+impl HeaderView {
+    /// Each line's value, in order.
+    pub fn lines(&self) -> &[String] {
+        match self {
+            Self::One(value) => std::slice::from_ref(value),
+            Self::Several(values) => values,
+        }
+    }
 }
 
 impl RecordView {
@@ -78,6 +109,8 @@ impl RecordView {
             slot: slot.to_string(),
             hint: record.meta.hint.to_string(),
             state: StateName::of(record).to_string(),
+            document_state: document_state(StateName::of(record)).map(str::to_owned),
+            fingerprint: hex(record.fingerprint.digest()),
             operation: record.meta.operation.to_string(),
             actor: record.meta.actor.as_deref().map(str::to_owned),
             holder: record.meta.holder.to_string(),
@@ -96,6 +129,7 @@ impl RecordView {
                 State::Pending { lease_left } => Some(lease_left.as_secs()),
                 State::Done(_) | State::Failed(_) | State::Unknown => None,
             },
+            execution_time_ms: record.response().map(|response| millis(response.took)),
             replays: record.replays,
             response: record
                 .response()
@@ -128,37 +162,51 @@ fn other_half<'a>(found: &'a [(Slot, Record)], of: &Record) -> Option<&'a Slot> 
     }
 }
 
+/// D4 §6.2 has no `NEW` record, and no word for an outcome that is unknown.
+const fn document_state(state: StateName) -> Option<&'static str> {
+    match state {
+        StateName::Pending | StateName::Lapsed => Some("RUNNING"),
+        StateName::Done => Some("COMPLETED"),
+        StateName::Failed => Some("FAILED"),
+        StateName::Unknown => None,
+    }
+}
+
 impl ResponseView {
     fn of(response: &Response, with_body: bool) -> Self {
-        let (body, body_base64) = match (with_body, std::str::from_utf8(&response.body)) {
-            (false, _) => (None, None),
-            (true, Ok(text)) => (Some(text.to_owned()), None),
-            (true, Err(_)) => {
-                use base64::Engine as _;
-                let encoded = base64::engine::general_purpose::STANDARD.encode(&response.body);
-                (None, Some(encoded))
-            }
-        };
+        let body = with_body.then_some(&response.body);
+        let text = body.and_then(|body| std::str::from_utf8(body).ok());
         Self {
             status: response.status.as_u16(),
             headers: fields(&response.headers),
             body_bytes: response.body.len(),
-            body,
-            body_base64,
-            took_ms: millis(response.took),
+            body: text.map(str::to_owned),
+            body_b64: body.map(|body| STANDARD.encode(body)),
             resource: response.resource.clone(),
         }
     }
 }
 
-fn fields(headers: &HeaderMap) -> Vec<(String, String)> {
+fn fields(headers: &HeaderMap) -> BTreeMap<String, HeaderView> {
+    let value = |name| {
+        let mut values: Vec<String> = headers
+            .get_all(name)
+            .iter()
+            .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
+            .collect();
+        match values.len() {
+            1 => HeaderView::One(values.remove(0)),
+            _ => HeaderView::Several(values),
+        }
+    };
     headers
-        .iter()
-        .map(|(name, value)| {
-            let value = String::from_utf8_lossy(value.as_bytes()).into_owned();
-            (name.to_string(), value)
-        })
+        .keys()
+        .map(|name| (name.to_string(), value(name)))
         .collect()
+}
+
+fn hex(digest: &[u8]) -> String {
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn millis(duration: Duration) -> u64 {
