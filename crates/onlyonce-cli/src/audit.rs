@@ -1,14 +1,19 @@
-//! `onlyonce audit`: the audit trail of a gateway, read and purged where it lies.
+//! `onlyonce audit`: the audit trail of a gateway, read and purged where it lies or through the
+//! gateway's admin API.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Subcommand;
+use http::Method;
 use onlyonce_gateway::audit::{Trail, TrailError};
+use onlyonce_gateway::{AuditPage, PurgedView};
 use serde_json::{Value, json};
+use thiserror::Error;
 
 use crate::said::{failed, give, say};
+use crate::source::{Admin, SourceError};
 
 /// How often a trail that is followed is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -22,6 +27,7 @@ Examples:
   onlyonce audit tail --file audit.jsonl -n 50 --actor user-7
   onlyonce audit tail --file audit.jsonl --follow
   onlyonce audit purge --file audit.jsonl --actor user-7
+  onlyonce audit purge --admin http://127.0.0.1:9090 --actor user-7
 
 FILE is `path` of [audit] in the gateway's settings. Both may run while the gateway does.")]
 pub struct Args {
@@ -33,9 +39,8 @@ pub struct Args {
 enum Action {
     /// Print the newest entries, one JSON object a line
     Tail {
-        /// The trail's newest file
-        #[arg(long, value_name = "FILE")]
-        file: PathBuf,
+        #[command(flatten)]
+        place: Place,
         /// How many
         #[arg(short = 'n', long, default_value_t = 20)]
         count: usize,
@@ -48,9 +53,8 @@ enum Action {
     },
     /// Remove every entry of an actor, from all files, all or none
     Purge {
-        /// The trail's newest file
-        #[arg(long, value_name = "FILE")]
-        file: PathBuf,
+        #[command(flatten)]
+        place: Place,
         /// Whose entries
         #[arg(long)]
         actor: String,
@@ -58,6 +62,99 @@ enum Action {
         #[arg(long)]
         json: bool,
     },
+}
+
+/// Which trail.
+#[derive(clap::Args, Clone, Debug)]
+struct Place {
+    /// The trail's newest file
+    #[arg(long, value_name = "FILE", required_unless_present = "admin")]
+    file: Option<PathBuf>,
+    /// The admin address of the gateway that writes it, instead of its file
+    #[arg(long, value_name = "URL", conflicts_with = "file")]
+    admin: Option<String>,
+    /// The admin token, if the gateway asks for one
+    #[arg(
+        long,
+        env = "ONLYONCE_ADMIN_TOKEN",
+        hide_env_values = true,
+        value_name = "TOKEN"
+    )]
+    token: Option<String>,
+}
+
+/// Why a trail could not be read or changed.
+#[derive(Debug, Error)]
+enum AuditError {
+    #[error(transparent)]
+    Trail(#[from] TrailError),
+    #[error("this gateway keeps no audit trail: set `path` of [audit]")]
+    NoTrail,
+    #[error(transparent)]
+    Admin(SourceError),
+}
+
+impl From<SourceError> for AuditError {
+    fn from(error: SourceError) -> Self {
+        match error {
+            SourceError::Absent => Self::NoTrail,
+            other => Self::Admin(other),
+        }
+    }
+}
+
+/// A trail to read and to purge.
+enum Kept {
+    File(Trail),
+    Admin(Box<Admin>),
+}
+
+impl Kept {
+    fn at(place: &Place) -> Self {
+        match (&place.file, &place.admin) {
+            (Some(file), _) => Self::File(Trail::at(file)),
+            (None, admin) => {
+                let base = admin.as_deref().unwrap_or(crate::source::ADMIN);
+                Self::Admin(Box::new(Admin::new(base, place.token.clone())))
+            }
+        }
+    }
+
+    async fn last(&self, count: usize, actor: Option<&str>) -> Result<AuditPage, AuditError> {
+        match self {
+            Self::File(trail) => {
+                let admit = |entry: &Value| actor.is_none_or(|it| entry["actor"]["id"] == *it);
+                let (entries, unread) = trail.last(count, admit)?;
+                Ok(AuditPage { entries, unread })
+            }
+            Self::Admin(admin) => {
+                let mut query = url::form_urlencoded::Serializer::new(String::new());
+                query.append_pair("limit", &count.to_string());
+                if let Some(actor) = actor {
+                    query.append_pair("actor", actor);
+                }
+                let path = format!("/api/v1/audit?{}", query.finish());
+                Ok(admin.ask(Method::GET, &path, None).await?)
+            }
+        }
+    }
+
+    async fn purge(&self, actor: &str) -> Result<PurgedView, AuditError> {
+        match self {
+            Self::File(trail) => {
+                let purged = trail.purge(actor)?;
+                Ok(PurgedView {
+                    removed: purged.removed,
+                    kept: purged.kept,
+                })
+            }
+            Self::Admin(admin) => {
+                let body = json!({"actor": actor});
+                let path = "/api/v1/audit/purge";
+                Ok(admin.ask(Method::POST, path, Some(body)).await?)
+            }
+        }
+    }
 }
 
 /// Does it; gives the exit code.
@@ -68,35 +165,34 @@ pub async fn run(args: &Args) -> ExitCode {
     }
 }
 
-async fn act(args: &Args) -> Result<(), TrailError> {
+async fn act(args: &Args) -> Result<(), AuditError> {
     match &args.action {
         Action::Tail {
-            file,
+            place,
             count,
             actor,
             follow,
         } => {
-            let trail = Trail::at(file);
-            let admit =
-                |entry: &Value| actor.as_ref().is_none_or(|it| entry["actor"]["id"] == **it);
-            let (seen, unread) = trail.last(*count, admit)?;
-            print(&seen);
+            let kept = Kept::at(place);
+            let AuditPage { entries, unread } = kept.last(*count, actor.as_deref()).await?;
+            print(&entries);
             if unread > 0 {
                 say(format_args!(
                     "{unread} lines could not be read: torn by a crash"
                 ));
             }
             if *follow {
-                go_on(&trail, seen, admit).await?;
+                go_on(&kept, entries, actor.as_deref()).await?;
             }
         }
-        Action::Purge { file, actor, json } => {
-            let purged = Trail::at(file).purge(actor)?;
+        Action::Purge { place, actor, json } => {
+            let PurgedView { removed, kept } = Kept::at(place).purge(actor).await?;
             if *json {
-                let told = json!({"removed": purged.removed, "kept": purged.kept});
-                give(format_args!("{told}"));
+                give(format_args!(
+                    "{}",
+                    json!({"removed": removed, "kept": kept})
+                ));
             } else {
-                let (removed, kept) = (purged.removed, purged.kept);
                 say(format_args!("{removed} entries removed, {kept} stay"));
             }
         }
@@ -105,14 +201,10 @@ async fn act(args: &Args) -> Result<(), TrailError> {
 }
 
 /// Prints what is written from now on.
-async fn go_on(
-    trail: &Trail,
-    mut seen: Vec<Value>,
-    admit: impl Fn(&Value) -> bool,
-) -> Result<(), TrailError> {
+async fn go_on(kept: &Kept, mut seen: Vec<Value>, actor: Option<&str>) -> Result<(), AuditError> {
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
-        let (newest, _) = trail.last(BETWEEN_LOOKS, &admit)?;
+        let newest = kept.last(BETWEEN_LOOKS, actor).await?.entries;
         let last = seen.last().map(|entry| &entry["eventId"]);
         let known = newest
             .iter()

@@ -13,13 +13,16 @@ use onlyonce_stores::OpenError;
 use serde_json::{Value, json};
 use thiserror::Error;
 
-use self::admin::{Admin, listing};
+pub(crate) use self::admin::Admin;
+
+use self::admin::listing;
 
 mod admin;
 
 /// One key in more scopes than this is not a search any more.
 const FOUND_RECORDS_MAX: usize = 1000;
-const ADMIN: &str = "http://127.0.0.1:9090";
+/// Where a gateway's operators reach it unless told otherwise.
+pub(crate) const ADMIN: &str = "http://127.0.0.1:9090";
 
 /// Which gateway or store.
 #[derive(clap::Args, Clone, Debug)]

@@ -14,9 +14,11 @@ use onlyonce_core::{Engine, Operate};
 
 use self::guard::Guard;
 use self::problem::Problem;
+use crate::audit::Trail;
 use crate::config::Config;
 use crate::observe::Observers;
 
+mod audit;
 mod events;
 mod extract;
 mod guard;
@@ -28,13 +30,14 @@ mod serve;
 mod top;
 mod view;
 
+pub use self::audit::{AuditPage, PurgedView};
 pub use self::events::EventLine;
 pub(crate) use self::events::Events;
 pub use self::records::{RecordsPage, StatsView};
 pub(crate) use self::serve::{AdminPatience, serve};
 pub(crate) use self::top::HotKeys;
 pub use self::top::{HotKey, TopView};
-pub use self::view::{RecordView, ResponseView};
+pub use self::view::{HeaderView, RecordView, ResponseView};
 
 /// What the handlers share.
 #[derive(Clone)]
@@ -42,6 +45,8 @@ pub(crate) struct Admin {
     engine: Engine,
     observers: Observers,
     sizes: Arc<metrics::Sizes>,
+    /// Where entries are kept, if they are.
+    trail: Option<Arc<Trail>>,
     guard: Guard,
 }
 
@@ -58,6 +63,10 @@ impl Admin {
             engine,
             observers,
             sizes: Arc::default(),
+            trail: config
+                .audit
+                .as_ref()
+                .map(|audit| Arc::new(Trail::at(&audit.path))),
             guard: Guard::new(bound, config.admin_hosts.as_deref(), token),
         }
     }
@@ -77,6 +86,8 @@ impl Admin {
             .route("/api/v1/sweep", post(records::sweep))
             .route("/api/v1/events", get(events::stream))
             .route("/api/v1/top", get(top::top))
+            .route("/api/v1/audit", get(audit::tail))
+            .route("/api/v1/audit/purge", post(audit::purge))
             .route("/metrics", get(metrics::page))
             .route_layer(middleware::from_fn_with_state(
                 self.clone(),

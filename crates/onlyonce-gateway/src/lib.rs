@@ -26,6 +26,9 @@ mod upgrade;
 mod upstream;
 mod workers;
 
-pub use admin::{EventLine, HotKey, RecordView, RecordsPage, ResponseView, StatsView, TopView};
+pub use admin::{
+    AuditPage, EventLine, HeaderView, HotKey, PurgedView, RecordView, RecordsPage, ResponseView,
+    StatsView, TopView,
+};
 pub use config::Config;
 pub use gateway::{Gateway, StartError, operators};

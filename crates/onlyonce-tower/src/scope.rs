@@ -234,7 +234,10 @@ impl ScopePart {
                 let value = read::only_line(&subject.parts.headers, name)?;
                 scoped.part(name.as_str(), value);
                 match value.filter(|value| !value.is_empty()) {
-                    Some(value) if *trusted => scoped.prove(&[name.as_str().as_bytes(), value]),
+                    Some(value) if *trusted => {
+                        scoped.actor = str::from_utf8(value).ok().map(Into::into);
+                        scoped.prove(&[name.as_str().as_bytes(), value]);
+                    }
                     // Whom nothing in front has named, the credential still tells apart.
                     None if *trusted => caller::read(subject.parts, engine, scoped)?,
                     Some(_) | None => {}

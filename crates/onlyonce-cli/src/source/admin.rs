@@ -27,7 +27,7 @@ pub(crate) struct Admin {
 }
 
 impl Admin {
-    pub(super) fn new(base: &str, token: Option<String>) -> Self {
+    pub(crate) fn new(base: &str, token: Option<String>) -> Self {
         let connector = trust::connector(HttpConnector::new());
         Self {
             client: Client::builder(TokioExecutor::new()).build(connector),

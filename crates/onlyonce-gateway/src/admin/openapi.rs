@@ -5,6 +5,7 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Value, json};
 
+use super::audit::{AuditPage, Purge, PurgedView, TailQuery};
 use super::events::WatchQuery;
 use super::records::{Extend, Find, ListQuery, RecordsPage, Resolve, ShowQuery, StatsView, Swept};
 use super::top::{TopQuery, TopView};
@@ -77,6 +78,16 @@ fn describe() -> Value {
             "summary": "The keys that are replayed, refused or waited for most",
             "parameters": parameters::<TopQuery>(),
             "responses": answers::<TopView>(&mut shapes, &[400]),
+        }},
+        "/api/v1/audit": {"get": {
+            "summary": "The newest entries of the audit trail, if one is kept",
+            "parameters": parameters::<TailQuery>(),
+            "responses": answers::<AuditPage>(&mut shapes, &[400, 404, 503]),
+        }},
+        "/api/v1/audit/purge": {"post": {
+            "summary": "Remove every entry of an actor from the audit trail, all or none",
+            "requestBody": body::<Purge>(&mut shapes),
+            "responses": answers::<PurgedView>(&mut shapes, &[400, 404, 503]),
         }},
         "/metrics": {"get": {
             "summary": "Everything that is counted, for Prometheus",

@@ -5,6 +5,7 @@
 mod admin;
 mod around;
 mod audit;
+mod audit_api;
 mod callers;
 mod conformance;
 mod foreign;
