@@ -50,10 +50,16 @@ pub struct Args {
     /// A JSON file with intakes instead of vendor-onboarding and access-request
     #[arg(long)]
     intakes: Option<PathBuf>,
+    /// A JSON file with forms instead of test-form and event-registration
+    #[arg(long)]
+    forms: Option<PathBuf>,
     /// Offer the intakes as MCP tools on stdin and stdout too, until stdin ends; they are at /mcp
     /// in any case
     #[arg(long)]
     mcp: bool,
+    /// How long the audit events of /demo/audit are kept
+    #[arg(long, value_name = "TIME", default_value = "90d")]
+    audit_keep: humantime::Duration,
     /// The profile of the intakes: formbridge or formbridge-008
     #[arg(long, default_value = "formbridge")]
     profile: String,
@@ -105,9 +111,11 @@ async fn serve(args: &Args) -> Result<usize, DemoError> {
     let inside = TcpListener::bind("127.0.0.1:0").await;
     let options = Options {
         intakes: args.intakes.clone(),
+        forms: args.forms.clone(),
         intake_profile: args.profile.clone(),
         mail: Some("/demo/inbox".to_owned()),
         front: Some(args.listen),
+        audit_keep: args.audit_keep.into(),
         hosts: args.host.clone(),
         ..Options::new(database.clone())
     };
@@ -129,6 +137,7 @@ async fn serve(args: &Args) -> Result<usize, DemoError> {
         listen,
         admin,
         intakes: policy.as_ref().ok().filter(|_| args.intakes.is_none()),
+        has_test_form: args.forms.is_none(),
         fresh: &fresh(),
     });
     let stopped = if args.mcp {

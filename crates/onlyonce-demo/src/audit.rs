@@ -1,14 +1,18 @@
-//! What was written down: the audit events of every key, and how often an answer was replayed.
+//! What was written down: the audit events of every key, and how often an answer was replayed. Events
+//! are kept for a time (`record`), and those of an actor go on request (D0 §9.4.2, §9.4.3).
 
 use axum::Router;
-use axum::extract::State;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
+use axum::http::StatusCode;
 use axum::middleware::from_fn_with_state;
 use axum::routing::get;
 use onlyonce::policy::Envelope;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::actor;
-use crate::db::Db;
+use crate::db::{Db, Work};
 use crate::ids::shown;
 use crate::record::Recorder;
 use crate::reply::{Fault, Reply, word};
@@ -26,7 +30,7 @@ pub(crate) fn router(db: &Db, recorder: &Recorder) -> Router {
         recorder: recorder.clone(),
     };
     Router::new()
-        .route("/demo/audit", get(list))
+        .route("/demo/audit", get(list).delete(purge))
         .route("/demo/stats", get(stats))
         .layer(from_fn_with_state(Envelope::Problem, word))
         .with_state(audit)
@@ -63,6 +67,63 @@ async fn list(State(Audit { db, recorder }): State<Audit>) -> Result<Reply, Faul
         })
         .collect();
     Ok(Reply::ok(json!({"events": events})))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Whose {
+    actor: String,
+}
+
+/// `DELETE /demo/audit?actor=ID`: removes every event of an actor, and names it in no other.
+async fn purge(
+    State(Audit { db, recorder }): State<Audit>,
+    whose: Result<Query<Whose>, QueryRejection>,
+) -> Result<Reply, Fault> {
+    let bad = |why: String| Fault::no(StatusCode::BAD_REQUEST, "invalid_request", why);
+    let Query(Whose { actor }) = whose.map_err(|error| bad(error.body_text()))?;
+    if actor.is_empty() {
+        let why = "actor is the id of an actor, as in ?actor=ada";
+        return Err(bad(why.to_owned()));
+    }
+    recorder.flush().await;
+    let mut work = db.plain_work().await?;
+    let removed = remove(&mut work, &actor).await?;
+    unname(&mut work, &actor).await?;
+    work.commit().await?;
+    Ok(Reply::ok(json!({"removed": removed})))
+}
+
+/// Removes what the actor did; says how much that was. One id may have several types.
+async fn remove(work: &mut Work, id: &str) -> Result<u64, sqlx::Error> {
+    const ACTORS: &str = "SELECT DISTINCT actor FROM audit_events WHERE actor IS NOT NULL";
+    const REMOVE: &str = "DELETE FROM audit_events WHERE actor = $1";
+    let actors: Vec<(String,)> = work.all(ACTORS, &[]).await?;
+    let mut removed = 0;
+    for (actor,) in &actors {
+        if actor::view(Some(actor))["id"] == id {
+            removed += work.run(REMOVE, &[actor.into()]).await?;
+        }
+    }
+    Ok(removed)
+}
+
+/// Takes the actor's name out of the conflicts that others had with its keys.
+async fn unname(work: &mut Work, id: &str) -> Result<(), sqlx::Error> {
+    const CONFLICTS: &str =
+        "SELECT id, metadata FROM audit_events WHERE type = 'idempotency.conflict'";
+    const CHANGE: &str = "UPDATE audit_events SET metadata = $2 WHERE id = $1";
+    let conflicts: Vec<(String, String)> = work.all(CONFLICTS, &[]).await?;
+    for (event, metadata) in &conflicts {
+        let mut metadata: Value = serde_json::from_str(metadata).unwrap_or_default();
+        if metadata["originalActor"]["id"] == id {
+            metadata["originalActor"] = Value::Null;
+            let metadata = metadata.to_string();
+            work.run(CHANGE, &[event.into(), (&metadata).into()])
+                .await?;
+        }
+    }
+    Ok(())
 }
 
 /// How many requests were answered from a record, of all that had a key.

@@ -2,6 +2,8 @@
 //! key is derived from both where none is sent. The same as a plain HTML page, for a browser whose
 //! user clicks twice, goes back, or reloads.
 
+use std::sync::Arc;
+
 use axum::Extension;
 use axum::Router;
 use axum::body::Bytes;
@@ -17,52 +19,29 @@ use crate::db::Db;
 use crate::ids::{Ids, column, now};
 use crate::reply::{Fault, Reply, word};
 
+mod definition;
 mod page;
 
-/// A form: its fields, and what becomes of a submission.
-pub(crate) struct Form {
-    id: &'static str,
-    title: &'static str,
-    fields: &'static [Field],
-    /// What business record each submission makes.
-    makes: &'static str,
-}
-
-struct Field {
-    name: &'static str,
-    label: &'static str,
-    /// The type of its input on the page.
-    input: &'static str,
-}
-
-const FORMS: [Form; 1] = [Form {
-    id: "test-form",
-    title: "Test form",
-    fields: &[
-        Field {
-            name: "name",
-            label: "Name",
-            input: "text",
-        },
-        Field {
-            name: "email",
-            label: "E-mail",
-            input: "email",
-        },
-    ],
-    makes: "Lead",
-}];
+pub(crate) use self::definition::Form;
 
 /// What the handlers share.
 #[derive(Clone)]
 pub(crate) struct Forms {
+    all: Arc<[Form]>,
     db: Db,
     ids: Ids,
 }
 
 /// The routes of the broker, under the rules of `policy`.
-pub(crate) fn router(db: &Db, ids: &Ids, engine: &Engine, policy: Policy) -> Router {
+pub(crate) fn router(
+    all: Vec<Form>,
+    db: &Db,
+    ids: &Ids,
+    engine: &Engine,
+    policy: Policy,
+) -> Router {
     let forms = Forms {
+        all: all.into(),
         db: db.clone(),
         ids: ids.clone(),
     };
@@ -72,15 +51,17 @@ pub(crate) fn router(db: &Db, ids: &Ids, engine: &Engine, policy: Policy) -> Rou
         .layer(from_fn_with_state(envelope, word))
         .layer(IdempotencyLayer::new(engine.clone()).policy(policy))
         .route("/api/forms/{form}/records", get(records))
-        .with_state(forms);
-    page::router(ids, api.clone()).merge(api)
+        .with_state(forms.clone());
+    page::router(forms, api.clone()).merge(api)
 }
 
-fn find(id: &str) -> Result<&'static Form, Fault> {
-    let mut forms = FORMS.iter();
-    forms
-        .find(|form| form.id == id)
-        .ok_or_else(|| Fault::not_found(format!("there is no form `{id}`")))
+impl Forms {
+    fn find(&self, id: &str) -> Result<&Form, Fault> {
+        let mut forms = self.all.iter();
+        forms
+            .find(|form| form.id == id)
+            .ok_or_else(|| Fault::not_found(format!("there is no form `{id}`")))
+    }
 }
 
 #[derive(Deserialize)]
@@ -92,12 +73,12 @@ struct Sent {
 
 /// `POST /api/forms/{form}/submit`
 async fn submit(
-    State(Forms { db, ids }): State<Forms>,
+    State(forms): State<Forms>,
     Path(id): Path<String>,
     keyed: Option<Extension<Execution>>,
     body: Bytes,
 ) -> Result<Reply, Fault> {
-    let form = find(&id)?;
+    let form = forms.find(&id)?;
     let sent: Sent = serde_json::from_slice(&body).map_err(|error| {
         let why = format!("the body must be {{\"contextId\": …, \"formData\": {{…}}}}: {error}");
         Fault::no(StatusCode::BAD_REQUEST, "invalid_request", why)
@@ -106,33 +87,36 @@ async fn submit(
         let why = "contextId is empty: it names the session, as in `test-form:SESSION`";
         return Err(Fault::no(StatusCode::BAD_REQUEST, "invalid_request", why));
     }
-    form.takes(&sent.form_data)?;
+    valid(form, &sent.form_data)?;
 
     let keyed = keyed.as_ref().map(|Extension(execution)| execution);
-    let mut work = db.work(keyed).await?;
+    let mut work = forms.db.work(keyed).await?;
     const RECORD: &str = "INSERT INTO form_records (id, form, context_id, data, at) \
         VALUES ($1, $2, $3, $4, $5)";
     const BUSINESS: &str =
         "INSERT INTO business_records (id, record, object_type) VALUES ($1, $2, $3)";
     const RELATION: &str = "INSERT INTO relationships (id, record, business) VALUES ($1, $2, $3)";
-    let (record, business, relation) = (ids.make("a0B"), ids.make("00Q"), ids.make("a0C"));
+    let ids = &forms.ids;
+    let (record, relation) = (ids.make("a0B"), ids.make("a0C"));
+    let business = ids.make(&form.makes.id_prefix);
     let data = Value::from(sent.form_data).to_string();
     let args = [
         (&record).into(),
-        form.id.into(),
+        (&form.id).into(),
         (&sent.context_id).into(),
         (&data).into(),
         column(now()).into(),
     ];
     work.run(RECORD, &args).await?;
-    let args = [(&business).into(), (&record).into(), form.makes.into()];
+    let made = &form.makes.object_type;
+    let args = [(&business).into(), (&record).into(), made.into()];
     work.run(BUSINESS, &args).await?;
     let args = [(&relation).into(), (&record).into(), (&business).into()];
     work.run(RELATION, &args).await?;
     let said = json!({
         "success": true,
         "recordId": record,
-        "businessRecordIds": [{"id": business, "objectType": form.makes}],
+        "businessRecordIds": [{"id": business, "objectType": made}],
         "relationshipIds": [relation],
         "contextId": sent.context_id,
         "message": "Form submitted successfully",
@@ -141,16 +125,13 @@ async fn submit(
 }
 
 /// `GET /api/forms/{form}/records`: how many there are, and the newest.
-async fn records(
-    State(Forms { db, .. }): State<Forms>,
-    Path(id): Path<String>,
-) -> Result<Reply, Fault> {
+async fn records(State(forms): State<Forms>, Path(id): Path<String>) -> Result<Reply, Fault> {
     const COUNT: &str = "SELECT COUNT(*) FROM form_records WHERE form = $1";
     const NEWEST: &str =
         "SELECT id, data FROM form_records WHERE form = $1 ORDER BY at DESC LIMIT 20";
-    let form = find(&id)?;
-    let count: Vec<(i64,)> = db.all(COUNT, &[form.id.into()]).await?;
-    let newest: Vec<(String, String)> = db.all(NEWEST, &[form.id.into()]).await?;
+    let (form, db) = (forms.find(&id)?, &forms.db);
+    let count: Vec<(i64,)> = db.all(COUNT, &[(&form.id).into()]).await?;
+    let newest: Vec<(String, String)> = db.all(NEWEST, &[(&form.id).into()]).await?;
     let newest: Vec<_> = newest
         .into_iter()
         .map(|(id, data)| {
@@ -164,21 +145,17 @@ async fn records(
     ))
 }
 
-impl Form {
-    /// Takes any of its fields, as text.
-    fn takes(&self, data: &Map<String, Value>) -> Result<(), Fault> {
-        let known = |name: &str| self.fields.iter().any(|field| field.name == name);
-        for (name, value) in data {
-            let why = if !known(name) {
-                format!("there is no field `{name}` in {}", self.title)
-            } else if !value.is_string() {
-                format!("the field `{name}` must be text")
-            } else {
-                continue;
-            };
-            let status = StatusCode::UNPROCESSABLE_ENTITY;
-            return Err(Fault::no(status, "validation_error", why));
-        }
-        Ok(())
+fn valid(form: &Form, data: &Map<String, Value>) -> Result<(), Fault> {
+    let wrongs = form.wrongs(data);
+    if wrongs.is_empty() {
+        return Ok(());
     }
+    let text = |wrong: &Value, name: &str| wrong[name].as_str().unwrap_or_default().to_owned();
+    let said: Vec<_> = wrongs
+        .iter()
+        .map(|wrong| format!("`{}` {}", text(wrong, "field"), text(wrong, "message")))
+        .collect();
+    let status = StatusCode::UNPROCESSABLE_ENTITY;
+    let fault = Fault::no(status, "validation_error", said.join("; "));
+    Err(fault.with(Value::from(wrongs)))
 }

@@ -16,8 +16,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use tower::ServiceExt as _;
 
-pub use self::definition::IntakeError;
-pub(crate) use self::definition::{Definition, Extent, read};
+pub(crate) use self::definition::Definition;
 
 use crate::actor::Actor;
 use crate::db::{Db, Work};

@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 pub use self::db::DbError;
-pub use self::intake::IntakeError;
+pub use self::definitions::DefinitionError;
 pub use self::tools::IntakeTools;
 
 use self::actor::Tokens;
@@ -31,6 +31,7 @@ use self::resources::Shop;
 mod actor;
 mod audit;
 mod db;
+mod definitions;
 mod forms;
 mod hosts;
 mod ids;
@@ -40,7 +41,11 @@ mod outbox;
 mod record;
 mod reply;
 mod resources;
+mod rules;
 mod tools;
+
+/// D0 §9.4.2.
+const AUDIT_KEEP: Duration = Duration::from_secs(90 * 24 * 60 * 60);
 
 /// What the services are told.
 #[derive(Clone, Debug)]
@@ -49,12 +54,16 @@ pub struct Options {
     pub database: String,
     /// A JSON file with intakes; those built in otherwise.
     pub intakes: Option<PathBuf>,
+    /// A JSON file with forms; those built in otherwise.
+    pub forms: Option<PathBuf>,
     /// The profile of the intake service: the name of one of the documents' two.
     pub intake_profile: String,
     /// Where a new user's welcome mail is asked for: a URL, or a path of this service.
     pub mail: Option<String>,
     /// Where clients reach the services, if something is in front of them.
     pub front: Option<SocketAddr>,
+    /// How long audit events are kept.
+    pub audit_keep: Duration,
     /// Names by which clients reach them besides `localhost` and addresses of this machine.
     pub hosts: Vec<String>,
 }
@@ -65,9 +74,11 @@ impl Options {
         Self {
             database: database.into(),
             intakes: None,
+            forms: None,
             intake_profile: "formbridge".to_owned(),
             mail: None,
             front: None,
+            audit_keep: AUDIT_KEEP,
             hosts: Vec::new(),
         }
     }
@@ -80,9 +91,9 @@ pub enum StartError {
     /// The database cannot be used.
     #[error(transparent)]
     Database(#[from] DbError),
-    /// The intakes cannot be read.
+    /// The intakes or the forms cannot be read.
     #[error(transparent)]
-    Intakes(#[from] IntakeError),
+    Definitions(#[from] DefinitionError),
     /// The intake service has no such profile.
     #[error(transparent)]
     Profile(#[from] onlyonce::profile::UnknownProfile),
@@ -111,13 +122,14 @@ pub struct Demo {
 impl Demo {
     /// Opens the database and serves on `listener`.
     pub async fn start(options: &Options, listener: TcpListener) -> Result<Self, StartError> {
-        let definitions = intake::read(options.intakes.as_deref())?;
+        let definitions: Vec<intake::Definition> = definitions::read(options.intakes.as_deref())?;
+        let forms = definitions::read(options.forms.as_deref())?;
         let profile: Profile = options.intake_profile.parse()?;
         let address = listener.local_addr()?;
         let db = Db::open(&options.database).await?;
         let ids = Ids::new();
         let outbox = Outbox::new(ids.clone());
-        let recorder = Recorder::start(db.clone(), ids.clone());
+        let recorder = Recorder::start(db.clone(), ids.clone(), options.audit_keep);
         let builder = Engine::builder(db.store()).subscribe(Arc::new(recorder.clone()));
         let engine = builder.open().await?;
         let tokens = Tokens::agree(&*db.store(), ids.clone()).await?;
@@ -141,16 +153,16 @@ impl Demo {
         };
         let router = Router::new()
             .merge(intake::router(desks, &engine, &db, profile))
-            .merge(forms::router(&db, &ids, &engine, rules("broker")?))
-            .merge(resources::synced(&shop, &engine, &rules("guardian")?))
-            .merge(resources::orders(&shop, &engine, &rules("middleware")?))
+            .merge(forms::router(forms, &db, &ids, &engine, policy("broker")?))
+            .merge(resources::synced(&shop, &engine, &policy("guardian")?))
+            .merge(resources::orders(&shop, &engine, &policy("middleware")?))
             .merge(resources::charges(&shop))
             .merge(inbox::router(&db, &ids, &engine))
             .merge(audit::router(&db, &recorder))
             .layer(from_fn_with_state(tokens.clone(), actor::identify))
             .route("/api/v1/tokens", post(actor::issue).with_state(tokens))
             .route("/healthz", get(async || "ok\n"));
-        let tools = IntakeTools::new(router.clone(), definitions);
+        let tools = IntakeTools::new(router.clone(), definitions, profile.policy());
         let hosts = KnownHosts::of(options.front.unwrap_or(address))
             .and(&options.hosts)
             .and([outbox::HOME]);
@@ -212,6 +224,6 @@ impl Demo {
 }
 
 /// The rules of the profile called `name`.
-fn rules(name: &str) -> Result<Policy, onlyonce::profile::UnknownProfile> {
+fn policy(name: &str) -> Result<Policy, onlyonce::profile::UnknownProfile> {
     Ok(name.parse::<Profile>()?.policy())
 }

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use onlyonce::event::{About, Event, Subscriber};
 use onlyonce::{Reason, Timestamp};
@@ -56,9 +57,10 @@ enum Told {
 
 impl Recorder {
     /// A recorder, and a task that writes; it ends when the last recorder is gone.
-    pub(crate) fn start(db: Db, ids: Ids) -> Self {
+    /// Audit events are kept for `keep`.
+    pub(crate) fn start(db: Db, ids: Ids, keep: Duration) -> Self {
         let (notes, noted) = mpsc::channel(WAITING_MAX);
-        tokio::spawn(Writer::new(db, ids).run(noted));
+        tokio::spawn(Writer::new(db, ids, keep).run(noted));
         let counts = Arc::default();
         Self { notes, counts }
     }

@@ -27,7 +27,7 @@ struct Kind {
     prefix: &'static str,
     /// The field it cannot do without.
     needs: &'static str,
-    /// Whether its requests are `{meta, payload}`.
+    /// Whether its requests may be `{meta, payload}`, and its answers are.
     enveloped: bool,
 }
 
@@ -113,22 +113,25 @@ struct Enveloped {
 }
 
 impl Desk {
+    /// The payload, with or without its envelope: D3's example has one, its load test has none.
     fn read(&self, body: &[u8]) -> Result<Map<String, Value>, Fault> {
         let bad = |error: serde_json::Error| {
             let shape = if self.kind.enveloped {
-                "{\"meta\": {…}, \"payload\": {…}}"
+                "{\"meta\": {…}, \"payload\": {…}}, or the payload alone"
             } else {
                 "a JSON object"
             };
             let why = format!("the body must be {shape}: {error}");
             Fault::no(StatusCode::BAD_REQUEST, "invalid_request", why)
         };
-        let payload = if self.kind.enveloped {
-            let Enveloped { meta, payload } = serde_json::from_slice(body).map_err(bad)?;
+        let sent: Map<String, Value> = serde_json::from_slice(body).map_err(bad)?;
+        let is_in_envelope = sent.contains_key("meta") || sent.contains_key("payload");
+        let payload = if self.kind.enveloped && is_in_envelope {
+            let Enveloped { meta, payload } = serde_json::from_value(sent.into()).map_err(bad)?;
             drop(meta);
             payload
         } else {
-            serde_json::from_slice(body).map_err(bad)?
+            sent
         };
         let needed = payload.get(self.kind.needs);
         if needed.is_none_or(|it| it.is_null() || it == "") {

@@ -40,6 +40,7 @@ CREATE TABLE IF NOT EXISTS audit_events (
 );
 CREATE INDEX IF NOT EXISTS audit_events_slot ON audit_events (slot);
 CREATE INDEX IF NOT EXISTS audit_events_expires ON audit_events (expires_at);
+CREATE INDEX IF NOT EXISTS audit_events_at ON audit_events (at);
 
 CREATE TABLE IF NOT EXISTS outbox (
     id           TEXT PRIMARY KEY,

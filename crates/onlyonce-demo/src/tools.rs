@@ -8,10 +8,13 @@ use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
 use axum::http::request::Parts;
-use axum::http::{HeaderValue, Method, Request};
+use axum::http::{HeaderMap, HeaderValue, Method, Request};
+use onlyonce::Policy;
+use onlyonce::policy::{KeyNeed, Mark};
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, JsonObject, ListToolsResult,
-    MetaObject, PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool, ToolAnnotations,
+    CallToolRequestParams, CallToolResponse, CallToolResult, Implementation, JsonObject,
+    ListToolsResult, MetaObject, PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
+    ToolAnnotations,
 };
 use rmcp::service::RequestContext;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
@@ -23,8 +26,7 @@ use tower::ServiceExt as _;
 
 use crate::intake::Definition;
 
-const KEY_HEADER: &str = "idempotency-key";
-const REPLAYED_HEADER: &str = "idempotent-replayed";
+const NAME: &str = "onlyonce-demo";
 /// Whom a client on stdin asks: it names no host, and records are kept apart by it.
 const STDIO_HOST: HeaderValue = HeaderValue::from_static("localhost");
 const ANSWER_BYTES_MAX: usize = 1 << 20;
@@ -34,6 +36,8 @@ const ANSWER_BYTES_MAX: usize = 1 << 20;
 pub struct IntakeTools {
     router: Router,
     intakes: Arc<[Arc<Definition>]>,
+    /// The rules of the intakes: which keys they take, and how a replay is known.
+    policy: Arc<Policy>,
 }
 
 /// What can be done with an intake.
@@ -61,7 +65,20 @@ impl Step {
         format!("formbridge_{}_{}", intake.id, self.name())
     }
 
-    fn tool(self, intake: &Definition) -> Tool {
+    const fn method(self) -> Method {
+        match self {
+            Self::Set => Method::PATCH,
+            Self::Create | Self::Validate | Self::Submit => Method::POST,
+        }
+    }
+
+    /// Whether it needs a key, if it takes one: what changes nothing takes none.
+    fn need(self, policy: &Policy) -> Option<KeyNeed> {
+        let need = policy.http.methods.need(&self.method());
+        need.filter(|_| self != Self::Validate)
+    }
+
+    fn tool(self, intake: &Definition, policy: &Policy) -> Tool {
         let title = &intake.title;
         let about = match self {
             Self::Create => format!("Start a draft of {title}, with or without fields."),
@@ -78,43 +95,52 @@ impl Step {
         if self != Self::Create {
             properties.insert("submissionId".to_owned(), json!({"type": "string"}));
         }
-        if self != Self::Validate {
-            properties.insert("idempotencyKey".to_owned(), onlyonce_mcp::key_schema());
+        let need = self.need(policy);
+        if need.is_some() {
+            let mut key = onlyonce_mcp::key_schema();
+            key["maxLength"] = json!(policy.key.bytes_max);
+            properties.insert("idempotencyKey".to_owned(), key);
+        }
+        let mut required = Vec::new();
+        if self == Self::Set {
+            required.extend(["submissionId", "fields"]);
+        }
+        if need == Some(KeyNeed::Required) {
+            required.push("idempotencyKey");
         }
         let mut schema = Map::new();
         schema.insert("type".to_owned(), json!("object"));
         schema.insert("properties".to_owned(), properties.into());
-        if self == Self::Set {
-            schema.insert("required".to_owned(), json!(["submissionId", "fields"]));
+        if !required.is_empty() {
+            schema.insert("required".to_owned(), json!(required));
         }
         let hints = ToolAnnotations::new().read_only(self == Self::Validate);
         Tool::new(self.tool_name(intake), about, schema).with_annotations(hints)
     }
 
-    /// The request it stands for.
-    fn request(self, intake: &Definition, submission: Option<&str>) -> Option<(Method, String)> {
+    /// The path of the request it stands for.
+    fn path(self, intake: &Definition, submission: Option<&str>) -> Option<String> {
         let of_intake = |what: &str| format!("/api/intakes/{}/{what}", intake.id);
         let of_submission = |what: &str| Some(format!("/api/submissions/{}/{what}", submission?));
         Some(match self {
-            Self::Create => (Method::POST, of_intake("submissions")),
-            Self::Set => (Method::PATCH, of_submission("fields")?),
-            Self::Validate => {
-                let path = of_submission("validate").unwrap_or_else(|| of_intake("validate"));
-                (Method::POST, path)
-            }
-            Self::Submit => {
-                let path = of_submission("submit").unwrap_or_else(|| of_intake("submit"));
-                (Method::POST, path)
-            }
+            Self::Create => of_intake("submissions"),
+            Self::Set => of_submission("fields")?,
+            Self::Validate => of_submission("validate").unwrap_or_else(|| of_intake("validate")),
+            Self::Submit => of_submission("submit").unwrap_or_else(|| of_intake("submit")),
         })
     }
 }
 
 impl IntakeTools {
-    pub(crate) fn new(router: Router, intakes: impl IntoIterator<Item = Arc<Definition>>) -> Self {
+    pub(crate) fn new(
+        router: Router,
+        intakes: impl IntoIterator<Item = Arc<Definition>>,
+        policy: Policy,
+    ) -> Self {
         Self {
             router,
             intakes: intakes.into_iter().collect(),
+            policy: Arc::new(policy),
         }
     }
 
@@ -169,13 +195,13 @@ impl IntakeTools {
             return Err(wrong("there is no such submissionId"));
         }
         let key = text(&mut arguments, "idempotencyKey")?;
-        let (method, path) = step
-            .request(intake, submission.as_deref())
+        let path = step
+            .path(intake, submission.as_deref())
             .ok_or_else(|| wrong("submissionId is missing"))?;
 
         let header = |name| caller.and_then(|parts| parts.headers.get(name)).cloned();
         let mut request = Request::builder()
-            .method(method)
+            .method(step.method())
             .uri(path)
             .header(CONTENT_TYPE, "application/json")
             .header(HOST, header(HOST).unwrap_or(STDIO_HOST));
@@ -183,13 +209,24 @@ impl IntakeTools {
             request = request.header(AUTHORIZATION, credential);
         }
         if let Some(key) = key {
-            request = request.header(KEY_HEADER, key);
+            request = request.header(&self.policy.http.key_header, key);
         }
         // Whatever else there is, the service refuses by name.
         let body = Value::from(arguments).to_string();
         request
             .body(Body::from(body))
             .map_err(|_| wrong("the idempotencyKey has characters that no key has"))
+    }
+
+    /// Whether an answer has the mark of a replay.
+    fn is_replay(&self, headers: &HeaderMap) -> bool {
+        let marks = self.policy.http.replay_marks.iter();
+        marks
+            .filter_map(|mark| match mark {
+                Mark::Flag(name) => Some(name),
+                Mark::Key(_) | Mark::Expires(_) | Mark::OriginalTime(_) => None,
+            })
+            .any(|name| headers.contains_key(name))
     }
 }
 
@@ -207,7 +244,9 @@ fn text(arguments: &mut JsonObject, name: &str) -> Result<Option<String>, ErrorD
 
 impl ServerHandler for IntakeTools {
     fn get_info(&self) -> ServerConfig {
+        let server = Implementation::new(NAME, env!("CARGO_PKG_VERSION"));
         ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+            .with_server_info(server)
     }
 
     async fn list_tools(
@@ -216,7 +255,8 @@ impl ServerHandler for IntakeTools {
         _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         let intakes = self.intakes.iter();
-        let tools = intakes.flat_map(|intake| Step::ALL.map(|step| step.tool(intake)));
+        let tools =
+            intakes.flat_map(|intake| Step::ALL.map(|step| step.tool(intake, &self.policy)));
         Ok(ListToolsResult::with_all_items(tools.collect()))
     }
 
@@ -241,7 +281,7 @@ impl ServerHandler for IntakeTools {
         } else {
             CallToolResult::structured_error(said)
         };
-        if head.headers.contains_key(REPLAYED_HEADER) {
+        if self.is_replay(&head.headers) {
             let mark = ("onlyonce/replayed".to_owned(), json!(true));
             result.meta = Some(MetaObject(JsonObject::from_iter([mark])));
         }

@@ -21,6 +21,8 @@ pub(super) struct About<'a> {
     pub(super) admin: SocketAddr,
     /// The rules of the intakes that are built in, if these are the ones that are served.
     pub(super) intakes: Option<&'a Policy>,
+    /// Whether the forms are those that are built in.
+    pub(super) has_test_form: bool,
     /// What makes the keys ones that nobody used before.
     pub(super) fresh: &'a str,
 }
@@ -36,11 +38,17 @@ pub(super) fn of(about: &About<'_>) -> String {
             let _ = write!(text, "# {answers} ({because})\n{curl}\n");
         }
     }
+    if about.has_test_form {
+        let _ = write!(
+            text,
+            "\n## Forms to click on twice, to go back to, to reload: one record\n\
+             http://{listen}/forms/test-form\n\
+             http://{listen}/forms/event-registration\n"
+        );
+    }
     let _ = write!(
         text,
-        "\n## A form to click on twice, to go back to, to reload: one record\n\
-         http://{listen}/forms/test-form\n\
-         \n## What operators see\n\
+        "\n## What operators see\n\
          onlyonce keys list --admin http://{admin}\n"
     );
     text
@@ -51,6 +59,7 @@ fn sections(about: &About<'_>) -> Vec<(&'static str, Vec<Line>)> {
         listen,
         admin,
         intakes,
+        has_test_form,
         fresh,
     } = about;
     let post = |path: &str, key: &str, json: &str| {
@@ -98,7 +107,7 @@ fn sections(about: &About<'_>) -> Vec<(&'static str, Vec<Line>)> {
             ],
         )
     });
-    let others = vec![
+    let submitted = has_test_form.then(|| {
         (
             "A form without a key: one is derived from the session and the data",
             vec![
@@ -118,7 +127,9 @@ fn sections(about: &About<'_>) -> Vec<(&'static str, Vec<Line>)> {
                     form("{\"name\":\"John Doe\",\"email\":\"john2@example.com\"}"),
                 ),
             ],
-        ),
+        )
+    });
+    let others = vec![
         (
             "A sync client: every call has a new token, and is still the same user's",
             vec![
@@ -146,7 +157,11 @@ fn sections(about: &About<'_>) -> Vec<(&'static str, Vec<Line>)> {
             )],
         ),
     ];
-    submissions.into_iter().chain(others).collect()
+    submissions
+        .into_iter()
+        .chain(submitted)
+        .chain(others)
+        .collect()
 }
 
 impl Line {

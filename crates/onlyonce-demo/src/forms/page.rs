@@ -11,9 +11,9 @@ use axum::routing::get;
 use serde_json::{Map, Value, json};
 use tower::ServiceExt as _;
 
-use super::{Form, find};
-use crate::ids::Ids;
+use super::{Form, Forms};
 use crate::reply::Fault;
+use crate::rules::{Kind, Rule};
 
 const SESSION: &str = "demo_session";
 /// As long as a submission is remembered.
@@ -22,19 +22,15 @@ const ANSWER_BYTES_MAX: usize = 64 * 1024;
 
 #[derive(Clone)]
 struct Pages {
-    ids: Ids,
+    forms: Forms,
     /// The broker's API, with its idempotency layer.
     api: Router,
 }
 
-pub(super) fn router(ids: &Ids, api: Router) -> Router {
-    let pages = Pages {
-        ids: ids.clone(),
-        api,
-    };
+pub(super) fn router(forms: Forms, api: Router) -> Router {
     Router::new()
         .route("/forms/{form}", get(show).post(submit))
-        .with_state(pages)
+        .with_state(Pages { forms, api })
 }
 
 /// `GET /forms/{form}`: the form, for the session that a cookie names.
@@ -43,9 +39,9 @@ async fn show(
     Path(id): Path<String>,
     headers: HeaderMap,
 ) -> Result<Response, Fault> {
-    let form = find(&id)?;
+    let form = pages.forms.find(&id)?;
     let known = session(&headers);
-    let session = known.clone().unwrap_or_else(|| pages.ids.uuid());
+    let session = known.clone().unwrap_or_else(|| pages.forms.ids.uuid());
     let mut response = Html(form.page(&session)).into_response();
     if known.is_none() {
         let cookie = format!(
@@ -65,14 +61,14 @@ async fn submit(
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Response, Fault> {
-    let form = find(&id)?;
+    let form = pages.forms.find(&id)?;
     let mut context_id = String::new();
     let mut form_data = Map::new();
     for (name, value) in form_urlencoded::parse(&body) {
         if name == "contextId" {
             context_id = value.into_owned();
-        } else {
-            form_data.insert(name.into_owned(), Value::from(value.into_owned()));
+        } else if let Some(value) = form.value(&name, &value) {
+            form_data.insert(name.into_owned(), value);
         }
     }
     let told = json!({"contextId": context_id, "formData": form_data}).to_string();
@@ -111,18 +107,36 @@ fn session(headers: &HeaderMap) -> Option<String> {
 }
 
 impl Form {
+    /// What a browser sent for a field, as the API takes it. A field that was left empty is not
+    /// sent, unless it is plain text.
+    fn value(&self, name: &str, sent: &str) -> Option<Value> {
+        let Some(rule) = self.fields.get(name) else {
+            return Some(Value::from(sent));
+        };
+        let is_plain = rule.kind == Kind::String && rule.one_of.is_none();
+        if sent.is_empty() && !is_plain {
+            return None;
+        }
+        Some(match rule.kind {
+            Kind::String | Kind::Email => Value::from(sent),
+            Kind::Boolean => Value::from(sent == "on"),
+            // What is no number is refused by the API, in its words.
+            Kind::Number => serde_json::from_str::<serde_json::Number>(sent)
+                .map_or_else(|_| Value::from(sent), Value::from),
+        })
+    }
+
     fn page(&self, session: &str) -> String {
-        let inputs: String = self
-            .fields
-            .iter()
-            .map(|field| {
-                let (name, label, input) = (field.name, field.label, field.input);
-                format!("<p><label>{label} <input type=\"{input}\" name=\"{name}\"></label></p>\n")
+        let fields = self.fields.iter();
+        let inputs: String = fields
+            .map(|(name, rule)| {
+                let label = escaped(rule.label.as_deref().unwrap_or(name));
+                format!("<p><label>{label} {}</label></p>\n", input(name, rule))
             })
             .collect();
-        let (id, title) = (self.id, self.title);
+        let id = &self.id;
         page(
-            title,
+            &self.title,
             &format!(
                 "<form method=\"post\" action=\"/forms/{id}\">\n\
                  <input type=\"hidden\" name=\"contextId\" value=\"{id}:{session}\">\n\
@@ -144,7 +158,7 @@ impl Form {
             format!("<p id=\"message\">Not submitted: {why}</p>")
         };
         page(
-            self.title,
+            &self.title,
             &format!(
                 "{said}\n<p><a href=\"/forms/{}\">Back to the form</a></p>",
                 self.id
@@ -153,7 +167,24 @@ impl Form {
     }
 }
 
+fn input(name: &str, rule: &Rule) -> String {
+    let name = escaped(name);
+    if let Some(allowed) = &rule.one_of {
+        let option = |it: &String| format!("<option>{}</option>", escaped(it));
+        let options: String = allowed.iter().map(option).collect();
+        return format!("<select name=\"{name}\"><option></option>{options}</select>");
+    }
+    let kind = match rule.kind {
+        Kind::String => "text",
+        Kind::Email => "email",
+        Kind::Number => "number",
+        Kind::Boolean => "checkbox",
+    };
+    format!("<input type=\"{kind}\" name=\"{name}\">")
+}
+
 fn page(title: &str, content: &str) -> String {
+    let title = escaped(title);
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>{title}</title>\n\
          <h1>{title}</h1>\n{content}\n</html>\n"

@@ -9,11 +9,12 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::events::{New, What};
-use super::{Desk, Extent, Submission, SubmissionPath};
+use super::{Desk, Submission, SubmissionPath};
 use crate::actor::Actor;
 use crate::db::Work;
 use crate::ids::{column, now, shown};
 use crate::reply::{Fault, Reply};
+use crate::rules::Extent;
 
 type Keyed = Option<Extension<Execution>>;
 

@@ -14,18 +14,20 @@ use crate::intake::events::{New, What};
 
 const BATCH_MAX: usize = 256;
 const RETRY: Duration = Duration::from_secs(1);
-/// How often expired keys are looked for.
+/// How often expired keys, and events past their time, are looked for.
 const EXPIRED_EVERY: Duration = Duration::from_secs(60);
 
 /// Writes batches of notes.
 pub(super) struct Writer {
     db: Db,
     ids: Ids,
+    /// How long audit events are kept.
+    keep: Duration,
 }
 
 impl Writer {
-    pub(super) fn new(db: Db, ids: Ids) -> Self {
-        Self { db, ids }
+    pub(super) fn new(db: Db, ids: Ids, keep: Duration) -> Self {
+        Self { db, ids, keep }
     }
 
     /// Writes until the last recorder is gone.
@@ -65,7 +67,17 @@ impl Writer {
             }
         }
         self.expired(&mut work).await?;
+        self.drop_old(&mut work).await?;
         work.commit().await
+    }
+
+    /// Drops events that were kept long enough, some at a time.
+    async fn drop_old(&self, work: &mut Work) -> Result<(), sqlx::Error> {
+        const DROP: &str = "DELETE FROM audit_events WHERE id IN \
+            (SELECT id FROM audit_events WHERE at < $1 ORDER BY at LIMIT 1000)";
+        let keep = i64::try_from(self.keep.as_millis()).unwrap_or(i64::MAX);
+        let before = column(now()).saturating_sub(keep);
+        work.run(DROP, &[before.into()]).await.map(drop)
     }
 
     /// The replay of a change of a submission is an event of that submission, numbered by the

@@ -124,3 +124,46 @@ async fn d0_9_4_waiting_for_a_running_request_is_an_audit_event() {
         "{event}"
     );
 }
+
+#[tokio::test]
+async fn d0_9_4_3_the_events_of_an_actor_are_deleted_on_request() {
+    let bed = Bed::new().await;
+    let (ada, other) = (
+        bed.token("agent", "ada").await,
+        bed.token("user", "ADA").await,
+    );
+    for (token, key) in [(&ada, "of-ada"), (&other, "of-the-other")] {
+        for company in ["Acme", "Evil"] {
+            bed.post("/api/intakes/vendor-onboarding/submit")
+                .token(token)
+                .key(key)
+                .json(json!({"fields": {"companyName": company}}))
+                .send()
+                .await;
+        }
+    }
+    let names = async || -> Vec<String> {
+        let audit = bed.get("/demo/audit").await.json();
+        let events = audit["events"].as_array().unwrap().clone();
+        let ids = events.iter().filter_map(|it| it["actor"]["id"].as_str());
+        ids.map(str::to_owned).collect()
+    };
+    let of = |names: &[String], name: &str| names.iter().filter(|it| *it == name).count();
+
+    let before = names().await;
+    let gone = bed.deleting("/demo/audit?actor=ada").send().await;
+    let after = names().await;
+    let again = bed.deleting("/demo/audit?actor=ada").send().await;
+
+    assert_eq!((of(&before, "ada"), of(&before, "ADA")), (2, 2));
+    assert_eq!(
+        (gone.status.as_u16(), gone.json()),
+        (200, json!({"removed": 2}))
+    );
+    assert_eq!((of(&after, "ada"), of(&after, "ADA")), (0, 2));
+    assert_eq!(again.json(), json!({"removed": 0}));
+    assert!(!bed.get("/demo/audit").await.text.contains("\"ada\""));
+    for wrong in ["/demo/audit", "/demo/audit?actor="] {
+        assert_eq!(bed.deleting(wrong).send().await.status, 400, "{wrong}");
+    }
+}

@@ -216,7 +216,7 @@ async fn what_is_no_submission_is_refused_in_the_brokers_words() {
         400
     );
     assert_eq!(
-        refused(SUBMIT, json!({"contextId": "c", "formData": {"age": "4"}})).await,
+        refused(SUBMIT, json!({"contextId": "c", "formData": {"age": 4}})).await,
         (422, "validation_error".to_owned())
     );
     assert_eq!(

@@ -10,6 +10,7 @@ mod d2_tests;
 mod d3_cases;
 mod d4_tests;
 mod foreign;
+mod forms;
 mod intakes;
 mod postgres;
 mod support;

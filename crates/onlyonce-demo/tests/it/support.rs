@@ -65,6 +65,10 @@ impl Bed {
         Ask::new(self.client.get(format!("{}{path}", self.url)))
     }
 
+    pub(crate) fn deleting(&self, path: &str) -> Ask {
+        Ask::new(self.client.delete(format!("{}{path}", self.url)))
+    }
+
     /// A token for an actor.
     pub(crate) async fn token(&self, kind: &str, id: &str) -> String {
         let answer = self

@@ -9,7 +9,7 @@ use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::{RoleClient, ServiceExt};
 use serde_json::{Value, json};
 
-use crate::support::Bed;
+use crate::support::{Bed, intakes};
 
 const KEY: &str = "idem_550e8400-e29b-41d4-a716-446655440001";
 
@@ -176,5 +176,87 @@ async fn d0_7_2_a_tool_and_the_http_api_share_their_records() {
         by_agent.text_at("submissionId"),
         by_http.text_at("submissionId")
     );
+    client.cancel().await.unwrap();
+}
+
+#[tokio::test]
+async fn d1_under_formbridge_008_tools_need_a_key_of_up_to_256_characters_and_mark_replays() {
+    let bed = Bed::with(|options| "formbridge-008".clone_into(&mut options.intake_profile)).await;
+    let client = over_http(&bed).await;
+    let longest = "k".repeat(256);
+    let submit = |key: Value| json!({"fields": {"companyName": "Acme"}, "idempotencyKey": key});
+    let tool = "formbridge_vendor-onboarding_submit";
+
+    let tools = client.list_all_tools().await.unwrap();
+    let first = call(&client, tool, submit(json!(longest))).await;
+    let retry = call(&client, tool, submit(json!(longest))).await;
+    let longer = call(&client, tool, submit(json!(format!("{longest}k")))).await;
+    let without = call(&client, tool, submit(Value::Null)).await;
+
+    for tool in &tools {
+        let schema = Value::Object((*tool.input_schema).clone());
+        let required = schema["required"].to_string();
+        // A POST needs a key, a PATCH may have one, and what changes nothing takes none.
+        let (is_taken, is_needed) = match tool.name.rsplit('_').next().unwrap() {
+            "create" | "submit" => (true, true),
+            "set" => (true, false),
+            _ => (false, false),
+        };
+        let key = &schema["properties"]["idempotencyKey"];
+        assert_eq!(key.is_object(), is_taken, "{}", tool.name);
+        assert_eq!(required.contains("idempotencyKey"), is_needed, "{schema}");
+        if is_taken {
+            assert_eq!(key["maxLength"], 256);
+        }
+    }
+    assert_eq!((is_replayed(&first), is_replayed(&retry)), (false, true));
+    assert_eq!(said(&retry)["submissionId"], said(&first)["submissionId"]);
+    for refused in [longer, without] {
+        assert_eq!(refused.is_error, Some(true), "{refused:?}");
+    }
+    client.cancel().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_server_of_the_tools_says_its_own_name() {
+    let bed = Bed::new().await;
+    let client = over_http(&bed).await;
+
+    let server = client.peer_info().unwrap().server_info.clone();
+
+    let server = serde_json::to_value(server).unwrap();
+    assert_eq!(
+        (&server["name"], &server["version"]),
+        (&json!("onlyonce-demo"), &json!(env!("CARGO_PKG_VERSION")))
+    );
+    client.cancel().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_intake_may_have_underscores_in_its_id() {
+    let folder = tempfile::tempdir().unwrap();
+    let definition = |id: &str| {
+        let fields = json!({"companyName": {"type": "string", "required": true}});
+        json!({"id": id, "title": id, "fields": fields, "idempotency": {"enabled": true}})
+    };
+    // The tools of one must not be taken for those of the other.
+    let path = intakes(
+        &folder,
+        &json!([definition("vendor"), definition("vendor_submit")]),
+    );
+    let bed = Bed::with(|options| options.intakes = Some(path)).await;
+    let client = over_http(&bed).await;
+    let fields = json!({"fields": {"companyName": "Acme"}});
+
+    let of_one = call(&client, "formbridge_vendor_submit", fields.clone()).await;
+    let of_other = call(&client, "formbridge_vendor_submit_submit", fields.clone()).await;
+    let by_http = bed.post("/api/intakes/vendor_submit/submit").json(fields);
+
+    assert_eq!(by_http.send().await.status, 201);
+    for (made, intake) in [(of_one, "vendor"), (of_other, "vendor_submit")] {
+        let id = said(&made)["submissionId"].as_str().unwrap().to_owned();
+        let kept = bed.get(&format!("/api/submissions/{id}")).await;
+        assert_eq!(kept.text_at("intakeId"), intake);
+    }
     client.cancel().await.unwrap();
 }
