@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 
 use self::process::{Clock, Process};
 
-mod process;
+pub(crate) mod process;
 
 #[tokio::test]
 async fn the_printed_curl_lines_do_what_they_say() {
@@ -138,6 +138,32 @@ async fn d0_9_4_expired_keys_are_audit_events() {
             .starts_with("idem…#")
     );
     assert!(demo.interrupt().await);
+}
+
+#[tokio::test]
+async fn d0_9_4_2_audit_events_are_kept_90_days_or_as_long_as_told() {
+    let events = async |demo: &Process| {
+        let audit = demo.get("/demo/audit").await;
+        let events = audit["events"].as_array().unwrap().clone();
+        let of_key = |it: &&Value| it["eventType"] == "idempotency.key.created";
+        events.iter().filter(of_key).count()
+    };
+    for (keep, days, left) in [(None, 89, 2), (None, 91, 0), (Some("95d"), 91, 2)] {
+        let folder = tempfile::tempdir().unwrap();
+        let more: Vec<&str> = keep.map_or(vec![], |keep| vec!["--audit-keep", keep]);
+        let demo = Process::start_with(folder.path(), Clock::RIGHT, &more).await;
+        for key in ["order-1", "order-2"] {
+            demo.post("/api/orders", key, json!({"item": "book"})).await;
+        }
+        assert_eq!(events(&demo).await, 2);
+        assert!(demo.interrupt().await);
+
+        let later = Clock::ahead(Duration::from_secs(days * 24 * 60 * 60));
+        let demo = Process::start_with(folder.path(), later, &more).await;
+
+        assert_eq!(events(&demo).await, left, "{keep:?} after {days} days");
+        assert!(demo.interrupt().await);
+    }
 }
 
 #[tokio::test]
@@ -270,11 +296,10 @@ async fn what_the_demo_cannot_use_is_said_with_what_to_do() {
             .await
             .contains("the database must be sqlite:PATH or postgres://")
     );
-    assert!(
-        refused(&["--intakes", "/nowhere.json"])
-            .await
-            .contains("/nowhere.json: cannot be read")
-    );
+    for flag in ["--intakes", "--forms"] {
+        let told = refused(&[flag, "/nowhere.json"]).await;
+        assert!(told.contains("/nowhere.json: cannot be read"), "{told}");
+    }
     let (code, _, err) = crate::support::program::run(&["demo", "--data", &inside]).await;
     assert_eq!(code, 2);
     assert!(err.contains("choose another folder with --data"), "{err}");

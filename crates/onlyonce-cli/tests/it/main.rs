@@ -9,6 +9,7 @@
 mod audit;
 mod config;
 mod demo;
+mod documents;
 mod flaws;
 mod gateways;
 mod guide;

@@ -77,6 +77,31 @@ async fn the_rules_are_valid_and_fire_at_their_thresholds() {
 }
 
 #[test]
+fn d0_9_3_1_every_runbook_of_the_document_is_there_under_its_name() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/runbooks");
+    for name in [
+        "idempotency-storage-outage.md",
+        "circuit-breaker-recovery.md",
+        "lock-contention.md",
+        "idempotency-conflicts.md",
+    ] {
+        let page = fs::read_to_string(docs.join(name)).unwrap();
+        let links: Vec<&str> = page
+            .split("](")
+            .skip(1)
+            .filter_map(|rest| rest.split(')').next())
+            .collect();
+        assert!(
+            links.iter().any(|link| link.contains("ops/runbooks/")),
+            "{name}"
+        );
+        for link in links {
+            assert!(docs.join(link).is_file(), "{name}: {link}");
+        }
+    }
+}
+
+#[test]
 fn every_alert_has_a_runbook_and_every_runbook_an_alert() {
     let alerts = alerts();
     assert_eq!(alerts.len(), 11);

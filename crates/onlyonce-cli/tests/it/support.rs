@@ -10,6 +10,7 @@ use tokio::net::TcpListener;
 
 pub(crate) mod foreign;
 pub(crate) mod gateway;
+pub(crate) mod npm;
 pub(crate) mod ours;
 pub(crate) mod program;
 pub(crate) mod secured;

@@ -18,17 +18,17 @@ const HOST: &str = "demo.example";
 
 /// How far ahead the machine's clock is, after a restart of the machine if it is.
 #[derive(Clone, Copy)]
-pub(super) struct Clock(Duration);
+pub(crate) struct Clock(Duration);
 
 impl Clock {
-    pub(super) const RIGHT: Self = Self(Duration::ZERO);
+    pub(crate) const RIGHT: Self = Self(Duration::ZERO);
 
-    pub(super) fn ahead(by: Duration) -> Self {
+    pub(crate) fn ahead(by: Duration) -> Self {
         Self(by)
     }
 }
 
-pub(super) struct Process {
+pub(crate) struct Process {
     child: Child,
     out: Lines<BufReader<ChildStdout>>,
     url: String,
@@ -39,12 +39,12 @@ pub(super) struct Process {
 
 impl Process {
     /// Starts it on this data, and waits until it serves.
-    pub(super) async fn start(data: &Path, clock: Clock) -> Self {
+    pub(crate) async fn start(data: &Path, clock: Clock) -> Self {
         Self::start_with(data, clock, &[]).await
     }
 
     /// The same with more arguments.
-    pub(super) async fn start_with(data: &Path, clock: Clock, more: &[&str]) -> Self {
+    pub(crate) async fn start_with(data: &Path, clock: Clock, more: &[&str]) -> Self {
         let program = env!("CARGO_BIN_EXE_onlyonce");
         let boot = tempfile::NamedTempFile::new().unwrap();
         let mut command = Command::from(match clock.0 {
@@ -88,8 +88,23 @@ impl Process {
         process
     }
 
+    /// Where it serves.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Where operators reach it.
+    pub(crate) fn admin(&self) -> &str {
+        &self.admin
+    }
+
+    /// A token of a user.
+    pub(crate) fn token(&self) -> &str {
+        &self.token
+    }
+
     /// The lines it printed: what each answers, and itself.
-    pub(super) async fn curl_lines(&mut self) -> Vec<(String, String)> {
+    pub(crate) async fn curl_lines(&mut self) -> Vec<(String, String)> {
         let mut lines = Vec::new();
         let mut answers = String::new();
         loop {
@@ -109,12 +124,12 @@ impl Process {
         }
     }
 
-    pub(super) async fn post(&self, path: &str, key: &str, body: Value) -> (u16, Value) {
+    pub(crate) async fn post(&self, path: &str, key: &str, body: Value) -> (u16, Value) {
         self.sender(path, key, body).await.unwrap()
     }
 
     /// A request to be sent by itself; nothing if it gets no answer.
-    pub(super) fn sender(
+    pub(crate) fn sender(
         &self,
         path: &str,
         key: &str,
@@ -140,7 +155,7 @@ impl Process {
     }
 
     /// Sends all of a request before it reads anything, as simple clients do; gives the status.
-    pub(super) async fn send_first(&self, path: &str, key: &str, body: &[u8]) -> u16 {
+    pub(crate) async fn send_first(&self, path: &str, key: &str, body: &[u8]) -> u16 {
         let address = self.url.strip_prefix("http://").unwrap();
         let mut stream = TcpStream::connect(address).await.unwrap();
         let head = format!(
@@ -157,12 +172,12 @@ impl Process {
         std::str::from_utf8(&line[9..]).unwrap().parse().unwrap()
     }
 
-    pub(super) async fn get(&self, path: &str) -> Value {
+    pub(crate) async fn get(&self, path: &str) -> Value {
         let url = format!("{}{path}", self.url);
         json_of(self.client.get(url)).await
     }
 
-    pub(super) async fn get_as_user(&self, path: &str) -> Value {
+    pub(crate) async fn get_as_user(&self, path: &str) -> Value {
         let request = self.client.get(format!("{}{path}", self.url));
         json_of(match path {
             "/api/v1/users" => request.header("Authorization", format!("Bearer {}", self.token)),
@@ -172,7 +187,7 @@ impl Process {
     }
 
     /// The attempt of every record that operators see.
-    pub(super) async fn attempts(&self) -> Vec<u64> {
+    pub(crate) async fn attempts(&self) -> Vec<u64> {
         let url = format!("{}/api/v1/records?limit=1000", self.admin);
         let page = json_of(self.client.get(url)).await;
         let records = page["records"]
@@ -185,12 +200,12 @@ impl Process {
     }
 
     /// Kills this very process, and waits for its end.
-    pub(super) async fn kill(mut self) {
+    pub(crate) async fn kill(mut self) {
         self.child.kill().await.unwrap();
     }
 
     /// Presses Ctrl-C; gives whether it ended well.
-    pub(super) async fn interrupt(mut self) -> bool {
+    pub(crate) async fn interrupt(mut self) -> bool {
         let id = self.child.id().unwrap().to_string();
         let sent = Command::new("kill").args(["-INT", &id]).status().await;
         assert!(sent.unwrap().success());
