@@ -16,9 +16,6 @@ use crate::support::npm;
 use crate::support::program::{RUN_MAX, run};
 
 const HERE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/documents");
-/// By when ten thousand requests, one after the other, must be answered.
-const LOAD_MAX: Duration = Duration::from_secs(900);
-const REQUIREMENTS: &str = include_str!("documents/requirements.txt");
 
 /// The scripts: their document, which of its fenced blocks they are, and where they are kept.
 const SCRIPTS: [(&str, usize, &str); 8] = [
@@ -49,16 +46,14 @@ fn blocks(document: &str) -> Vec<String> {
     let mut blocks = Vec::new();
     let mut open: Option<String> = None;
     for line in document.lines() {
-        match &mut open {
-            _ if line.trim_start().starts_with("```") => match open.take() {
+        if line.trim_start().starts_with("```") {
+            match open.take() {
                 Some(block) => blocks.push(block),
                 None => open = Some(String::new()),
-            },
-            Some(block) => {
-                block.push_str(line);
-                block.push('\n');
             }
-            None => {}
+        } else if let Some(block) = &mut open {
+            block.push_str(line);
+            block.push('\n');
         }
     }
     blocks
@@ -100,7 +95,7 @@ async fn output(command: &mut Command, at_most: Duration) -> String {
 async fn answers(script: &str) -> Vec<Value> {
     let told = output(Command::new("bash").args(["-c", script]), RUN_MAX).await;
     let answers = serde_json::Deserializer::from_str(&told).into_iter();
-    answers.map(|answer| answer.unwrap()).collect()
+    answers.map(Result::unwrap).collect()
 }
 
 #[tokio::test]
@@ -288,54 +283,5 @@ async fn d4_15_a_record_is_shown_with_every_field_of_the_example() {
     assert_eq!(response["resource"], id);
     assert!(people.contains(&format!("made        {id}")), "{people}");
     assert!(people.contains("done (COMPLETED)"), "{people}");
-    demo.kill().await;
-}
-
-/// The Python of a virtual environment with what the load test imports: made once, and for good.
-async fn python() -> PathBuf {
-    let all = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let folder = all.join("documents-python");
-    let noted = folder.join("requirements.txt");
-    let python = folder.join("bin/python");
-    if std::fs::read_to_string(&noted).is_ok_and(|it| it == REQUIREMENTS) {
-        return python;
-    }
-    drop(std::fs::remove_dir_all(&folder));
-    output(
-        Command::new("python3").args(["-m", "venv"]).arg(&folder),
-        RUN_MAX,
-    )
-    .await;
-    let wanted = folder.join("wanted.txt");
-    std::fs::write(&wanted, REQUIREMENTS).unwrap();
-    let mut pip = Command::new(&python);
-    pip.args(["-m", "pip", "install", "--no-deps", "--quiet", "-r"])
-        .arg(&wanted);
-    output(&mut pip, RUN_MAX).await;
-    // Last, so that half an installation is never taken for one.
-    std::fs::rename(&wanted, &noted).unwrap();
-    python
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn d3_the_load_test_passes_as_written() {
-    let python = python().await;
-    let (_folder, demo) = demo(&[]).await;
-
-    let mut load = Command::new(python);
-    load.arg(Path::new(HERE).join("load.py"))
-        .args([demo.url(), demo.admin(), demo.token()])
-        .arg(Path::new(HERE).join("d3_35.py"));
-    let told: Value = serde_json::from_str(&output(&mut load, LOAD_MAX).await).unwrap();
-
-    // Those that were retries replay the first answer, whatever they sent.
-    assert_eq!(told["answers"], json!({"201": 10_000}), "{told}");
-    let rate = told["hitRates"][0].as_f64().unwrap();
-    let users = demo.get_as_user("/api/v1/users").await["meta"]["count"].clone();
-    let made = users.as_f64().unwrap();
-    assert!(
-        (rate - (10_000.0 - made) / 10_000.0).abs() < 1e-6,
-        "{rate} {made}"
-    );
     demo.kill().await;
 }
