@@ -120,3 +120,32 @@ async fn a_trail_that_is_not_there_is_told() {
     assert_eq!(code, 2);
     assert!(said.contains("/nowhere/audit.jsonl"), "{said}");
 }
+
+#[tokio::test]
+async fn an_actor_is_purged_through_the_admin_api() {
+    let (upstream, _) = service().await;
+    let gateway = Running::start(&upstream, SETTINGS).await;
+    for number in 0..3 {
+        order(&gateway, "ann", &format!("ann-{number}")).await;
+        order(&gateway, "bob", &format!("bob-{number}")).await;
+    }
+    eventually("all is written", async || {
+        tail(&gateway.folder, &[]).await.0.len() == 6
+    })
+    .await;
+    let admin = ["--admin", &gateway.admin];
+
+    let line = [&["audit", "tail", "--actor", "ann"], &admin[..]].concat();
+    let (read, of_ann, err) = run(&line).await;
+    let line = [&["audit", "purge", "--json", "--actor", "ann"], &admin[..]].concat();
+    let (purged, told, _) = run(&line).await;
+    let both = [&["audit", "tail", "--file", "audit.jsonl"], &admin[..]].concat();
+    let (wrong, _, why) = run(&both).await;
+
+    assert_eq!((read, of_ann.lines().count()), (0, 3), "{err}");
+    assert_eq!((purged, told.trim()), (0, "{\"kept\":3,\"removed\":3}"));
+    let left = tail(&gateway.folder, &[]).await.0;
+    assert!(left.iter().all(|entry| entry["actor"]["id"] == "bob"));
+    assert_eq!(wrong, 2);
+    assert!(why.contains("cannot be used with"), "{why}");
+}
