@@ -264,7 +264,9 @@ async fn with_a_token_only_who_has_it_gets_in() {
 #[tokio::test]
 async fn the_document_describes_what_is_there() {
     let service = Service::start().await;
-    let gateway = gateway(service.address, "").await;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("audit.jsonl");
+    let gateway = gateway(service.address, &format!("[audit]\npath = {path:?}\n")).await;
 
     let document = read(&gateway, "/api/v1/openapi.json").await;
 
