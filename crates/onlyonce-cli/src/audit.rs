@@ -96,9 +96,10 @@ enum AuditError {
 
 impl From<SourceError> for AuditError {
     fn from(error: SourceError) -> Self {
-        match error {
-            SourceError::Absent => Self::NoTrail,
-            other => Self::Admin(other),
+        if matches!(error, SourceError::Absent) {
+            Self::NoTrail
+        } else {
+            Self::Admin(error)
         }
     }
 }
