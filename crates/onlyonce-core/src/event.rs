@@ -228,22 +228,64 @@ impl Event {
     }
 }
 
-/// The store's verbs, by name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What can be asked of a store: the five verbs of [`Store`](crate::Store), and those of operators.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Verb {
-    /// claim
+    /// [`Store::claim`](crate::Store::claim)
     Claim,
-    /// renew
+    /// [`Store::renew`](crate::Store::renew)
     Renew,
-    /// complete
+    /// [`Store::complete`](crate::Store::complete)
     Complete,
-    /// release
+    /// [`Store::release`](crate::Store::release)
     Release,
-    /// settled
+    /// [`Store::settled`](crate::Store::settled); its time is mostly waiting
     Settled,
+    /// [`Operate::get`](crate::Operate::get)
+    Get,
+    /// [`Operate::list`](crate::Operate::list)
+    List,
+    /// [`Operate::forget`](crate::Operate::forget)
+    Forget,
+    /// [`Operate::extend`](crate::Operate::extend)
+    Extend,
+    /// [`Operate::resolve`](crate::Operate::resolve)
+    Resolve,
+    /// [`Operate::sweep`](crate::Operate::sweep)
+    Sweep,
+    /// [`Operate::stats`](crate::Operate::stats)
+    Stats,
+    /// [`Operate::ping`](crate::Operate::ping)
+    Ping,
+    /// [`Operate::recheck`](crate::Operate::recheck)
+    Recheck,
+    /// [`Operate::count_replays`](crate::Operate::count_replays)
+    CountReplays,
+    /// [`Operate::agree`](crate::Operate::agree) and [`Operate::agreed`](crate::Operate::agreed)
+    Agree,
 }
 
 impl Verb {
+    /// Every verb, in the order of their numbers.
+    pub const ALL: [Self; 16] = [
+        Self::Claim,
+        Self::Renew,
+        Self::Complete,
+        Self::Release,
+        Self::Settled,
+        Self::Get,
+        Self::List,
+        Self::Forget,
+        Self::Extend,
+        Self::Resolve,
+        Self::Sweep,
+        Self::Stats,
+        Self::Ping,
+        Self::Recheck,
+        Self::CountReplays,
+        Self::Agree,
+    ];
+
     /// As it is written.
     pub const fn name(self) -> &'static str {
         match self {
@@ -252,6 +294,17 @@ impl Verb {
             Self::Complete => "complete",
             Self::Release => "release",
             Self::Settled => "settled",
+            Self::Get => "get",
+            Self::List => "list",
+            Self::Forget => "forget",
+            Self::Extend => "extend",
+            Self::Resolve => "resolve",
+            Self::Sweep => "sweep",
+            Self::Stats => "stats",
+            Self::Ping => "ping",
+            Self::Recheck => "recheck",
+            Self::CountReplays => "count_replays",
+            Self::Agree => "agree",
         }
     }
 }

@@ -44,7 +44,7 @@ pub use async_trait::async_trait;
 pub use clock::{Clock, SystemClock, Timestamp};
 pub use engine::{Answer, Call, Engine, Execution, Held, Outcome, Verdict};
 pub use entropy::{Entropy, OsEntropy};
-pub use event::{About, Event, Subscriber};
+pub use event::{About, Event, Subscriber, Verb};
 pub use fingerprint::{Fingerprint, FingerprintBuilder, FingerprintRule};
 pub use key::{Key, KeyError, KeyRule};
 pub use memory::MemoryStore;

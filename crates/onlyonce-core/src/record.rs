@@ -174,8 +174,8 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// The answer of a finished record.
-    pub(crate) fn of(record: &Record) -> Option<Self> {
+    /// The answer of a finished record; nothing if it is not finished.
+    pub fn of(record: &Record) -> Option<Self> {
         Some(Self {
             response: Arc::clone(record.response()?),
             original_at: Some(record.created_at),

@@ -5,9 +5,9 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use onlyonce_core::Store;
+use onlyonce_core::{Store, Verb};
 use onlyonce_stores::guarded::BreakerTally;
-use onlyonce_stores::metered::{BUCKETS, Meter, Operation, OperationSnapshot};
+use onlyonce_stores::metered::{BUCKETS, Meter, OperationSnapshot};
 use onlyonce_stores::{Guarded, Metered};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric, NoLabelSet};
@@ -44,9 +44,9 @@ pub struct StoreWatch {
     meter: Arc<Meter>,
     guard: Option<Arc<Guarded>>,
     store: Arc<dyn Store>,
-    windows: BTreeMap<Operation, Window<2>>,
+    windows: BTreeMap<Verb, Window<2>>,
     /// The share of errors of each operation in the last minute.
-    rates: Mutex<BTreeMap<Operation, f64>>,
+    rates: Mutex<BTreeMap<Verb, f64>>,
 }
 
 impl StoreWatch {
@@ -56,7 +56,7 @@ impl StoreWatch {
         (metered, Self::new(backend, meter, None, store))
     }
 
-    /// Measures a store, and guards it with timeouts, retries and a circuit breaker.
+    /// Measures a store, and guards it with timeouts and a circuit breaker.
     pub fn guarding(
         backend: &'static str,
         store: Arc<dyn Store>,
@@ -74,7 +74,7 @@ impl StoreWatch {
         guard: Option<Arc<Guarded>>,
         store: Arc<dyn Store>,
     ) -> Self {
-        let windows = Operation::ALL.map(|operation| (operation, Window::default()));
+        let windows = Verb::ALL.map(|verb| (verb, Window::default()));
         Self {
             backend,
             meter,
@@ -89,7 +89,7 @@ impl StoreWatch {
     pub(crate) fn roll(&self, now: Duration) {
         let mut rates = self.rates.lock().unwrap_or_else(PoisonError::into_inner);
         for seen in self.meter.snapshot().operations() {
-            let Some(window) = self.windows.get(&seen.operation) else {
+            let Some(window) = self.windows.get(&seen.verb) else {
                 continue;
             };
             let [errors, all] = window.since(now, ERROR_RATE_SPAN, [seen.errors(), seen.count]);
@@ -98,7 +98,7 @@ impl StoreWatch {
             } else {
                 errors as f64 / all as f64
             };
-            rates.insert(seen.operation, rate);
+            rates.insert(seen.verb, rate);
         }
     }
 
@@ -110,7 +110,7 @@ impl StoreWatch {
 
     fn of(&self, seen: &OperationSnapshot) -> OfOperation {
         OfOperation {
-            operation: seen.operation.name(),
+            operation: seen.verb.name(),
             backend: self.backend,
         }
     }
@@ -128,7 +128,7 @@ impl StoreWatch {
             let errors = it.errors();
             for (status, count) in [("success", it.count - errors), ("error", errors)] {
                 let labels = Labels {
-                    operation: it.operation.name(),
+                    operation: it.verb.name(),
                     status,
                     backend: self.backend,
                 };
@@ -167,7 +167,7 @@ impl StoreWatch {
             MetricType::Gauge,
         )?;
         for it in seen() {
-            let share = rates.get(&it.operation).copied().unwrap_or_default();
+            let share = rates.get(&it.verb).copied().unwrap_or_default();
             ConstGauge::new(share).encode(rate.encode_family(&self.of(it))?)?;
         }
         Ok(())
@@ -200,7 +200,7 @@ impl StoreWatch {
             MetricType::Counter,
         )?;
         let labels = OfOperation {
-            operation: Operation::Claim.name(),
+            operation: Verb::Claim.name(),
             backend: self.backend,
         };
         ConstCounter::new(tally.rejected).encode(rejected.encode_family(&labels)?)

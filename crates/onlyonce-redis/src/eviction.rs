@@ -59,7 +59,7 @@ impl EvictionWatch {
                 let evicts = lock(&self.found).clone()?;
                 Some(StoreError::new(NAME, StoreErrorKind::Unsafe).caused_by(evicts))
             }
-            Eviction::Warn => None,
+            Eviction::Warn | Eviction::Allow => None,
         }
     }
 
@@ -104,7 +104,8 @@ impl EvictionWatch {
                 store = NAME,
                 "{evicts}"
             ),
-            (None, _) => tracing::warn!(
+            (_, Eviction::Allow) => {}
+            (None, Eviction::Refuse | Eviction::Warn) => tracing::warn!(
                 target: "onlyonce",
                 event = "idempotency.storage.evicts_no_more",
                 store = NAME,

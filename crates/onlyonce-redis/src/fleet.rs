@@ -1,6 +1,7 @@
-//! All servers of a store, and the one place that asks them: finds the server of a key, repeats
-//! what a lost connection or a server that is no longer the master left open, follows the key
-//! where it has moved.
+//! All servers of a store, and the one place that asks them: finds the server of a key, asks once
+//! more where an idle connection turned out to be cut or its server is no longer the master, and
+//! follows the key where it has moved. A server that cannot be reached is not asked again here: that
+//! is for the engine to do.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -96,6 +97,14 @@ impl Fleet {
         }
     }
 
+    /// Whether there is nobody else to ask. In a cluster another server may have the key by now.
+    fn is_away(&self, trouble: &Trouble) -> bool {
+        match self {
+            Self::One(_) => matches!(trouble, Trouble::NoConnection(_)),
+            Self::Cluster(_) => false,
+        }
+    }
+
     /// After a sign that keys are elsewhere than we think.
     pub(super) async fn look_again(&self) {
         match self {
@@ -141,7 +150,8 @@ impl Fleet {
             };
             let Err(trouble) = asked else { return asked };
             let remedy = trouble.remedy();
-            if nth == self.tries_max() || (trouble == Trouble::Broken && !ask.repeatable) {
+            let is_lost = trouble == Trouble::Broken && !ask.repeatable;
+            if nth == self.tries_max() || is_lost || self.is_away(&trouble) {
                 return Err(trouble);
             }
             match remedy {

@@ -67,6 +67,8 @@ pub(super) enum ClaimBy {
 pub(super) enum Eviction {
     Refuse,
     Warn,
+    /// What is kept here is kept elsewhere too.
+    Allow,
 }
 
 #[derive(Clone, Debug)]
@@ -130,7 +132,11 @@ impl Settings {
             eviction: choice(
                 &mut options,
                 "eviction",
-                &[("refuse", Eviction::Refuse), ("warn", Eviction::Warn)],
+                &[
+                    ("refuse", Eviction::Refuse),
+                    ("warn", Eviction::Warn),
+                    ("allow", Eviction::Allow),
+                ],
             )?,
         };
         options.finish()?;

@@ -8,4 +8,4 @@ mod options;
 pub mod private;
 
 pub use error::{OpenError, SCHEMES};
-pub use options::{Options, nearest};
+pub use options::{AROUND, Options, nearest};

@@ -7,6 +7,9 @@ use crate::OpenError;
 #[cfg(test)]
 mod tests;
 
+/// The options of any store's URL that say what goes around the store: not the store's own.
+pub const AROUND: [&str; 4] = ["sealed", "plain", "cache", "tier"];
+
 /// What follows the question mark of a URL.
 pub struct Options {
     left: Vec<(String, String)>,
@@ -28,6 +31,27 @@ impl Options {
             left,
             asked: Vec::new(),
         })
+    }
+
+    /// Takes the options of these names off `url`: the URL without them, and them.
+    pub fn split_off(url: &str, names: &[&str]) -> Result<(String, Self), OpenError> {
+        let mut options = Self::of(url)?;
+        options.left.retain(|(name, _)| names.contains(&&**name));
+        let Some((place, query)) = url.split_once('?') else {
+            return Ok((url.to_owned(), options));
+        };
+        let is_other = |part: &&str| {
+            let mut parsed = url::form_urlencoded::parse(part.as_bytes());
+            parsed
+                .next()
+                .is_none_or(|(name, _)| !names.contains(&&*name))
+        };
+        let others: Vec<_> = query.split('&').filter(is_other).collect();
+        let rest = match others.join("&") {
+            rest if rest.is_empty() => place.to_owned(),
+            rest => format!("{place}?{rest}"),
+        };
+        Ok((rest, options))
     }
 
     /// Takes an option's text.
@@ -52,12 +76,35 @@ impl Options {
         }
     }
 
+    /// Takes a number of bytes: digits, and KiB, MiB or GiB if it is many.
+    pub fn bytes(&mut self, name: &'static str) -> Result<Option<u64>, OpenError> {
+        let Some(text) = self.take(name) else {
+            return Ok(None);
+        };
+        let units = [("KiB", 10), ("MiB", 20), ("GiB", 30)];
+        let unit = units.iter().find(|(unit, _)| text.ends_with(unit));
+        let (digits, shift) = unit.map_or((&*text, 0), |(unit, shift)| {
+            (&text[..text.len() - unit.len()], *shift)
+        });
+        let number = digits.trim().parse::<u64>().ok();
+        let bytes = number.and_then(|number| number.checked_mul(1 << shift));
+        let wrong = || format!("`{text}` is not a number of bytes such as 64MiB");
+        bytes
+            .map(Some)
+            .ok_or_else(|| OpenError::option(name, &wrong()))
+    }
+
     /// Ends the reading: whatever is left is an error that names the nearest right word.
     pub fn finish(self) -> Result<(), OpenError> {
         let Some((name, _)) = self.left.first() else {
             return Ok(());
         };
-        let hint = match nearest(name, &self.asked) {
+        if AROUND.contains(&&**name) {
+            let why = "is for `onlyonce_stores::open`: it goes around a store, and this is a store itself";
+            return Err(OpenError::option(name, why));
+        }
+        let known: Vec<_> = self.asked.iter().copied().chain(AROUND).collect();
+        let hint = match nearest(name, &known) {
             Some(near) => format!("; did you mean `{near}`?"),
             None if self.asked.is_empty() => "; this store has none".to_owned(),
             None => format!("; there are {}", self.asked.join(", ")),

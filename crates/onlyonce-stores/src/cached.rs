@@ -4,13 +4,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use onlyonce_core::operate::{Filter, Page, Resolved, Stats};
+use onlyonce_core::operate::Resolved;
 use onlyonce_core::{
-    Claim, Claimed, Clock, Completed, Lease, Operate, Record, Release, Released, Renewed, Response,
-    Slot, Store, StoreError, SystemClock, Token, async_trait,
+    Claim, Claimed, Clock, Completed, Fingerprint, Lease, Operate, Release, Released, Replay,
+    Response, Slot, Store, StoreError, SystemClock, async_trait,
 };
 
-use crate::wrap::operators;
+use crate::wrap::{forward, operators};
 
 pub use self::results::CacheTally;
 
@@ -153,6 +153,7 @@ impl Cached {
 }
 
 #[async_trait]
+#[deny(clippy::missing_trait_methods)]
 impl Store for Cached {
     async fn claim(&self, claim: &Claim) -> Result<Claimed, StoreError> {
         let sent = self.clock.now();
@@ -166,10 +167,6 @@ impl Store for Cached {
             Claimed::Granted { .. } | Claimed::Dead => {}
         }
         Ok(claimed)
-    }
-
-    async fn renew(&self, lease: &Lease, lease_for: Duration) -> Result<Renewed, StoreError> {
-        self.inner.renew(lease, lease_for).await
     }
 
     async fn complete(
@@ -197,34 +194,26 @@ impl Store for Cached {
         Ok(released)
     }
 
-    async fn settled(
-        &self,
-        slot: &Slot,
-        seen: &Token,
-        at_most: Duration,
-    ) -> Result<(), StoreError> {
-        self.inner.settled(slot, seen, at_most).await
+    /// What is remembered is at hand; what is not may be so further inside.
+    fn recall(&self, slot: &Slot, fingerprint: &Fingerprint) -> Option<Replay> {
+        let remembered = self.results.peek(slot, self.clock.now(), self.age_max);
+        match remembered {
+            Some(record) if record.fingerprint == *fingerprint => {
+                self.results.count_hit();
+                Replay::of(&record)
+            }
+            // Another meaning: the claim says so.
+            Some(_) => None,
+            None => self.inner.recall(slot, fingerprint),
+        }
     }
 
-    fn response_bytes_max(&self) -> Option<usize> {
-        self.inner.response_bytes_max()
-    }
-
-    fn operate(&self) -> Option<&dyn Operate> {
-        self.inner.operate().map(|_| self as &dyn Operate)
-    }
+    forward!(straight: renew, settled, response_bytes_max, operate);
 }
 
 #[async_trait]
+#[deny(clippy::missing_trait_methods)]
 impl Operate for Cached {
-    async fn get(&self, slot: &Slot) -> Result<Option<Record>, StoreError> {
-        operators(&*self.inner, NAME)?.get(slot).await
-    }
-
-    async fn list(&self, filter: &Filter, page: &Page) -> Result<Vec<(Slot, Record)>, StoreError> {
-        operators(&*self.inner, NAME)?.list(filter, page).await
-    }
-
     async fn forget(&self, slot: &Slot) -> Result<bool, StoreError> {
         let inside = operators(&*self.inner, NAME)?;
         self.changing(slot, inside.forget(slot)).await
@@ -246,35 +235,6 @@ impl Operate for Cached {
             .await
     }
 
-    async fn sweep(&self, records_max: usize) -> Result<usize, StoreError> {
-        operators(&*self.inner, NAME)?.sweep(records_max).await
-    }
-
-    async fn stats(&self) -> Result<Stats, StoreError> {
-        operators(&*self.inner, NAME)?.stats().await
-    }
-
-    async fn ping(&self) -> Result<(), StoreError> {
-        operators(&*self.inner, NAME)?.ping().await
-    }
-
-    async fn recheck(&self) -> Result<(), StoreError> {
-        operators(&*self.inner, NAME)?.recheck().await
-    }
-
-    fn connected(&self) -> u64 {
-        self.inner.operate().map_or(0, Operate::connected)
-    }
-
-    async fn count_replays(&self, replays: &[(Slot, u64)]) -> Result<(), StoreError> {
-        operators(&*self.inner, NAME)?.count_replays(replays).await
-    }
-
-    async fn agree(&self, name: &str, offer: &[u8]) -> Result<Vec<u8>, StoreError> {
-        operators(&*self.inner, NAME)?.agree(name, offer).await
-    }
-
-    async fn agreed(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
-        operators(&*self.inner, NAME)?.agreed(name).await
-    }
+    forward!(straight: get, list, sweep, stats, ping, recheck, count_replays, agree, agreed);
+    forward!(straight: connected, connections);
 }

@@ -1,16 +1,15 @@
 //! A store that fails quickly and recovers by itself (B7, PROTOCOL 14): a bound on how long every
-//! operation takes, retries where repeating is safe, and a circuit breaker that gates claims only.
+//! operation takes, and a circuit breaker that gates claims only. It asks once: the engine alone
+//! repeats what failed.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use onlyonce_core::{
-    Clock, Entropy, OsEntropy, Replay, Store, StoreError, StoreErrorKind, SystemClock,
-};
+use onlyonce_core::{Clock, Operate, Replay, Store, StoreError, StoreErrorKind, SystemClock, Verb};
 use thiserror::Error;
 
-use crate::wrap::{Operation, around_every_call};
+use crate::wrap::forward;
 
 pub use self::breaker::{BreakerOpen, BreakerState, BreakerTally};
 
@@ -20,23 +19,18 @@ mod breaker;
 mod probe;
 
 const NAME: &str = "guarded";
-const TIMEOUT: Duration = Duration::from_secs(5);
+/// The engine asks up to three times: a store that hangs is given up after three of these.
+const TIMEOUT: Duration = Duration::from_millis(2500);
 const SCAN_TIMEOUT: Duration = Duration::from_secs(60);
-const RETRIES: u32 = 2;
-const RETRY_DELAY_MIN: Duration = Duration::from_millis(20);
-const RETRY_DELAY_MAX: Duration = Duration::from_secs(1);
 const FAILURES_MAX: u32 = 5;
 const OPEN_FOR: Duration = Duration::from_secs(60);
 const PROBE_EVERY: Duration = Duration::from_secs(1);
 
-/// A store with a timeout, retries and a circuit breaker around the store inside it.
+/// A store with a timeout and a circuit breaker around the store inside it.
 ///
-/// - **Timeout**: an operation takes at most 5 s, all its tries together, then it is
-///   `Unavailable`. One try gets half of that, so that a single lost reply leaves time to ask
-///   again. [`settled`](Store::settled) has this long beyond what it was asked to wait.
-/// - **Retries**: the verbs are repeated up to twice with the same token, after a short random
-///   pause, but only when the store was `Unavailable`. What operators change is not repeated: a
-///   second `extend` would extend twice.
+/// - **Timeout**: an operation takes at most 2.5 s, then it is `Unavailable`; its engine may ask
+///   again with the same token. [`settled`](Store::settled) has this long beyond what it was asked
+///   to wait.
 /// - **Breaker**: after 5 failures in a row claims are refused at once. Meanwhile the store is
 ///   [pinged](onlyonce_core::Operate::ping) every second, and the first answer ends that; the next
 ///   failure would begin it again at once. If no answer comes, or the store has no operators' side,
@@ -44,7 +38,7 @@ const PROBE_EVERY: Duration = Duration::from_secs(1);
 ///   always try, because they finish what has begun. Only `Unavailable` is a failure: a store that
 ///   says it is full, or that another was first, is there.
 ///
-/// Timeouts and pauses follow tokio's time; the breaker follows the clock it is given.
+/// Timeouts follow tokio's time; the breaker follows the clock it is given.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -63,10 +57,8 @@ const PROBE_EVERY: Duration = Duration::from_secs(1);
 pub struct Guarded {
     inner: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
-    entropy: Arc<dyn Entropy>,
     timeout: Duration,
     scan_timeout: Duration,
-    retries: u32,
     breaker: Breaker,
     probe_every: Duration,
 }
@@ -77,16 +69,14 @@ impl Guarded {
         Self {
             inner: store,
             clock: Arc::new(SystemClock::new()),
-            entropy: Arc::new(OsEntropy::new()),
             timeout: TIMEOUT,
             scan_timeout: SCAN_TIMEOUT,
-            retries: RETRIES,
             breaker: Breaker::new(FAILURES_MAX, OPEN_FOR),
             probe_every: PROBE_EVERY,
         }
     }
 
-    /// How long an operation may take, all its tries together.
+    /// How long an operation may take.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
@@ -97,13 +87,6 @@ impl Guarded {
     #[must_use]
     pub fn scan_timeout(mut self, timeout: Duration) -> Self {
         self.scan_timeout = timeout;
-        self
-    }
-
-    /// How often an operation is repeated at most where that is safe; 0 is never.
-    #[must_use]
-    pub fn retries(mut self, retries: u32) -> Self {
-        self.retries = retries;
         self
     }
 
@@ -144,13 +127,6 @@ impl Guarded {
         self
     }
 
-    /// The pauses between tries by another randomness.
-    #[must_use]
-    pub fn entropy(mut self, entropy: Arc<dyn Entropy>) -> Self {
-        self.entropy = entropy;
-        self
-    }
-
     /// Where the breaker stands.
     pub fn state(&self) -> BreakerState {
         self.breaker.state()
@@ -163,27 +139,23 @@ impl Guarded {
 
     async fn around<'a, T>(
         &'a self,
-        operation: Operation,
+        verb: Verb,
         call: impl Fn() -> BoxFuture<'a, Result<T, StoreError>> + Send,
     ) -> Result<T, StoreError> {
-        let rule = Rule::of(operation);
+        let rule = Rule::of(verb);
         let pass = match rule {
             Rule::Gated => {
                 let admitted = self.breaker.admit(&*self.clock);
                 Some(admitted.map_err(|open| unavailable().caused_by(open).unsent())?)
             }
             Rule::Ungated => Some(self.breaker.pass(&*self.clock)),
-            Rule::Read | Rule::Change | Rule::Scan | Rule::Sweep => None,
+            Rule::Uncounted | Rule::Scan => None,
         };
         let timeout = match rule {
-            Rule::Scan | Rule::Sweep => self.scan_timeout,
-            Rule::Gated | Rule::Ungated | Rule::Read | Rule::Change => self.timeout,
+            Rule::Scan => self.scan_timeout,
+            Rule::Gated | Rule::Ungated | Rule::Uncounted => self.timeout,
         };
-        let retries = match rule {
-            Rule::Change | Rule::Sweep => 0,
-            Rule::Gated | Rule::Ungated | Rule::Read | Rule::Scan => self.retries,
-        };
-        let answer = within(timeout, self.tries(timeout, retries, call)).await;
+        let answer = within(timeout, call()).await;
         if let Some(pass) = pass {
             pass.end(answer.as_ref().err().is_some_and(is_unavailable));
             probe::start(&self.breaker, &self.inner, self.probe_every, self.timeout);
@@ -204,72 +176,50 @@ impl Guarded {
     ) -> Result<(), StoreError> {
         within(at_most.saturating_add(self.timeout), call()).await
     }
-
-    async fn tries<'a, T>(
-        &self,
-        timeout: Duration,
-        retries: u32,
-        call: impl Fn() -> BoxFuture<'a, Result<T, StoreError>>,
-    ) -> Result<T, StoreError> {
-        let one_try = if retries == 0 { timeout } else { timeout / 2 };
-        let mut pause = RETRY_DELAY_MIN;
-        for _ in 0..retries {
-            match within(one_try, call()).await {
-                Err(error) if is_unavailable(&error) => {}
-                answer => return answer,
-            }
-            tokio::time::sleep(self.jittered(pause)).await;
-            pause = (pause * 2).min(RETRY_DELAY_MAX);
-        }
-        within(one_try, call()).await
-    }
-
-    /// Between half of `pause` and all of it, so that those who failed together do not come back
-    /// together.
-    fn jittered(&self, pause: Duration) -> Duration {
-        let mut random = [0; 4];
-        self.entropy.fill(&mut random);
-        let share = f64::from(u32::from_le_bytes(random)) / f64::from(u32::MAX);
-        pause.mul_f64(0.5 + share / 2.0)
-    }
 }
 
-around_every_call!(Guarded, NAME);
+#[deny(clippy::missing_trait_methods)]
+impl Store for Guarded {
+    forward!(around: claim, renew, complete, release, settled, recall);
+    forward!(straight: response_bytes_max, operate);
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl Operate for Guarded {
+    forward!(around: get, list, forget, extend, resolve, sweep, stats, ping, recheck);
+    forward!(around: count_replays, agree, agreed);
+    forward!(straight: connected, connections);
+}
 
 /// How an operation is guarded.
 #[derive(Clone, Copy)]
 enum Rule {
-    /// Repeated, counted by the breaker, and refused while it is open.
+    /// Counted by the breaker, and refused while it is open.
     Gated,
-    /// Repeated and counted, but always tried.
+    /// Counted, but always tried.
     Ungated,
-    /// Repeated; of no concern to the breaker, like everything that operators do: a health check
-    /// that reads must not outweigh claims that fail.
-    Read,
-    /// Not repeated: a second time would do more, or would answer that there is nothing to do.
-    Change,
-    /// Repeated; may take longer.
+    /// Of no concern to the breaker, like everything that operators do: a health check that reads
+    /// must not outweigh claims that fail.
+    Uncounted,
+    /// The same, and may take longer.
     Scan,
-    /// Not repeated; may take longer.
-    Sweep,
 }
 
 impl Rule {
-    fn of(operation: Operation) -> Self {
-        match operation {
-            Operation::Claim => Self::Gated,
-            Operation::Renew | Operation::Complete | Operation::Release => Self::Ungated,
-            Operation::Settled
-            | Operation::Get
-            | Operation::Ping
-            | Operation::Recheck
-            | Operation::Agree => Self::Read,
-            Operation::Forget
-            | Operation::Extend
-            | Operation::Resolve
-            | Operation::CountReplays => Self::Change,
-            Operation::List | Operation::Stats => Self::Scan,
-            Operation::Sweep => Self::Sweep,
+    fn of(verb: Verb) -> Self {
+        match verb {
+            Verb::Claim => Self::Gated,
+            Verb::Renew | Verb::Complete | Verb::Release => Self::Ungated,
+            Verb::Settled
+            | Verb::Get
+            | Verb::Ping
+            | Verb::Recheck
+            | Verb::Agree
+            | Verb::Forget
+            | Verb::Extend
+            | Verb::Resolve
+            | Verb::CountReplays => Self::Uncounted,
+            Verb::List | Verb::Stats | Verb::Sweep => Self::Scan,
         }
     }
 }

@@ -19,9 +19,11 @@
 //! | `mysql://` | MariaDB or MySQL | `mysql` |
 //!
 //! Wrappers go around any of them: `Sealed` encrypts, [`Cached`] remembers finished results,
-//! [`Guarded`] adds timeouts, retries and a circuit breaker, [`Metered`] measures. From the outside
-//! in, `Cached(Guarded(Sealed(Metered(store))))` is the order that makes sense: a replay from the
-//! cache needs neither the store nor a closed breaker, and what is measured is the store alone.
+//! [`Tiered`] keeps copies of them in a quicker store, [`Guarded`] adds timeouts and a circuit
+//! breaker, [`Metered`] measures. The first three are options of every URL (`sealed=KEYFILE`,
+//! `cache=64MiB`, `tier=redis://…`), and [`open`] puts them around a store in the one order that
+//! makes sense; the others go around what it returns, as `Guarded(Metered(…))`. Who asks again when
+//! a store fails is the engine, and nobody else.
 
 pub mod cached;
 pub mod guarded;
@@ -29,6 +31,7 @@ pub mod metered;
 mod open;
 #[cfg(feature = "sealed")]
 pub mod sealed;
+mod tiered;
 mod wrap;
 
 pub use cached::Cached;
@@ -44,3 +47,4 @@ pub use onlyonce_storekit::{OpenError, nearest, private};
 pub use open::{backend, check_url, open};
 #[cfg(feature = "sealed")]
 pub use sealed::{KeyRing, Sealed};
+pub use tiered::Tiered;

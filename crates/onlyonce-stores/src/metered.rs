@@ -9,13 +9,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use onlyonce_core::{Clock, Replay, Store, StoreError, SystemClock};
+use onlyonce_core::{Clock, Operate, Replay, Store, StoreError, SystemClock, Verb};
 
-use crate::wrap::around_every_call;
+use crate::wrap::forward;
 
 pub use self::meter::{BUCKETS, Meter, OperationSnapshot, Snapshot};
 pub use self::outcome::Outcome;
-pub use crate::wrap::Operation;
 
 use self::outcome::Tells;
 
@@ -30,8 +29,8 @@ const SLOW: Duration = Duration::from_millis(500);
 ///
 /// ```
 /// use std::sync::Arc;
-/// use onlyonce_core::{MemoryStore, Operate};
-/// use onlyonce_stores::metered::{Metered, Operation, Outcome};
+/// use onlyonce_core::{MemoryStore, Operate, Verb};
+/// use onlyonce_stores::metered::{Metered, Outcome};
 ///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() {
 /// let store = Metered::new(Arc::new(MemoryStore::new()));
@@ -39,7 +38,7 @@ const SLOW: Duration = Duration::from_millis(500);
 /// store.ping().await.unwrap();
 ///
 /// let snapshot = meter.snapshot();
-/// let pings = snapshot.of(Operation::Ping);
+/// let pings = snapshot.of(Verb::Ping);
 /// assert_eq!(pings.count, 1);
 /// assert_eq!(pings.outcome(Outcome::Ok), 1);
 /// # }
@@ -88,12 +87,12 @@ impl Metered {
 
     async fn around<'a, T: Tells>(
         &'a self,
-        operation: Operation,
+        verb: Verb,
         call: impl Fn() -> BoxFuture<'a, Result<T, StoreError>> + Send,
     ) -> Result<T, StoreError> {
         let mut under_way = UnderWay {
             metered: self,
-            operation,
+            verb,
             began: self.clock.now(),
             outcome: Outcome::Dropped,
         };
@@ -107,7 +106,7 @@ impl Metered {
     fn around_recall(&self, recall: impl FnOnce() -> Option<Replay>) -> Option<Replay> {
         let replay = recall()?;
         self.meter
-            .count(Operation::Claim, Outcome::Taken, Duration::ZERO);
+            .count(Verb::Claim, Outcome::Taken, Duration::ZERO);
         Some(replay)
     }
 
@@ -116,16 +115,27 @@ impl Metered {
         _at_most: Duration,
         call: impl Fn() -> BoxFuture<'a, Result<(), StoreError>> + Send,
     ) -> Result<(), StoreError> {
-        self.around(Operation::Settled, call).await
+        self.around(Verb::Settled, call).await
     }
 }
 
-around_every_call!(Metered, NAME);
+#[deny(clippy::missing_trait_methods)]
+impl Store for Metered {
+    forward!(around: claim, renew, complete, release, settled, recall);
+    forward!(straight: response_bytes_max, operate);
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl Operate for Metered {
+    forward!(around: get, list, forget, extend, resolve, sweep, stats, ping, recheck);
+    forward!(around: count_replays, agree, agreed);
+    forward!(straight: connected, connections);
+}
 
 /// A call that is counted when it is over, also if its caller went away before that.
 struct UnderWay<'a> {
     metered: &'a Metered,
-    operation: Operation,
+    verb: Verb,
     began: Duration,
     outcome: Outcome,
 }
@@ -133,12 +143,12 @@ struct UnderWay<'a> {
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
         let took = self.metered.clock.now().saturating_sub(self.began);
-        self.metered.meter.count(self.operation, self.outcome, took);
-        if took >= SLOW && self.operation != Operation::Settled {
+        self.metered.meter.count(self.verb, self.outcome, took);
+        if took >= SLOW && self.verb != Verb::Settled {
             tracing::warn!(
                 target: "onlyonce",
                 event = "idempotency.storage.slow",
-                storage_operation = self.operation.name(),
+                storage_operation = self.verb.name(),
                 backend = self.metered.backend,
                 duration_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
                 threshold_ms = u64::try_from(SLOW.as_millis()).unwrap_or(u64::MAX),

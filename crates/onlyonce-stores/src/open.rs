@@ -7,6 +7,9 @@ use std::sync::Arc;
 use onlyonce_core::{MemoryStore, Store};
 use onlyonce_storekit::{OpenError, Options, SCHEMES, nearest};
 
+use self::around::Around;
+
+mod around;
 #[cfg(feature = "file")]
 mod file;
 #[cfg(test)]
@@ -24,8 +27,18 @@ const BUILT: [(&str, bool); 5] = [
 /// Opens the store that `url` names, ready for use: created or migrated if it has to be.
 ///
 /// Options follow a question mark, as in `redis://127.0.0.1?prefix=shop&wait_replicas=1`; an
-/// unknown one is an error. Each store's own page lists its options.
+/// unknown one is an error. Each store's own page lists its options. Those that say what goes around
+/// a store are for every one of them: `sealed=KEYFILE` (and `plain=true` while it has records from
+/// before), `cache=64MiB`, and for databases on a server `tier=redis://…`.
 pub async fn open(url: &str) -> Result<Arc<dyn Store>, OpenError> {
+    let backend = backend(url);
+    let (place, around) = Around::split(url, backend)?;
+    let store = bare(&place).await?;
+    around.wrap(store, backend).await
+}
+
+/// The store itself, with nothing around it.
+async fn bare(url: &str) -> Result<Arc<dyn Store>, OpenError> {
     let (scheme, _) = url
         .split_once(':')
         .ok_or_else(|| OpenError::url("it has no scheme"))?;
@@ -43,13 +56,15 @@ pub async fn open(url: &str) -> Result<Arc<dyn Store>, OpenError> {
 
 /// Checks that a store has URLs like this one and is part of this build, without opening it.
 ///
-/// Its options and whether it can be reached are seen only by [`open`].
+/// What goes around it is checked too; its own options, and whether it can be reached, are seen
+/// only by [`open`].
 pub fn check_url(url: &str) -> Result<(), OpenError> {
     let (scheme, _) = url
         .split_once(':')
         .ok_or_else(|| OpenError::url("it has no scheme"))?;
+    let (place, _) = Around::split(url, backend(url))?;
     let feature = match scheme {
-        "memory" => return memory(url).map(drop),
+        "memory" => return memory(&place).map(drop),
         "file" => "file",
         "sqlite" => "sqlite",
         "redis" | "rediss" | "redis+cluster" | "redis+sentinel" => "redis",

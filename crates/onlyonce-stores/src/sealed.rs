@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onlyonce_core::{
-    Claim, Claimed, Completed, Entropy, Fingerprint, Lease, Operate, OsEntropy, Record, Release,
-    Released, Renewed, Response, Slot, State, Store, StoreError, StoreErrorKind, Token,
-    async_trait,
+    Claim, Claimed, Completed, Entropy, Fingerprint, Lease, OsEntropy, Record, Release, Released,
+    Renewed, Replay, Response, Slot, State, Store, StoreError, StoreErrorKind, async_trait,
 };
 
 use crate::OpenError;
+use crate::wrap::forward;
 
 pub use self::ring::{KeyRing, KeyRingError};
 pub use self::seal::SealError;
@@ -190,6 +190,7 @@ fn corrupt(error: SealError) -> StoreError {
 }
 
 #[async_trait]
+#[deny(clippy::missing_trait_methods)]
 impl Store for Sealed {
     async fn claim(&self, claim: &Claim) -> Result<Claimed, StoreError> {
         let covered = self.covered(claim);
@@ -238,13 +239,9 @@ impl Store for Sealed {
         })
     }
 
-    async fn settled(
-        &self,
-        slot: &Slot,
-        seen: &Token,
-        at_most: Duration,
-    ) -> Result<(), StoreError> {
-        self.inner.settled(slot, seen, at_most).await
+    /// Nothing: what the store inside has at hand is sealed, and to open it takes its whole record.
+    fn recall(&self, _: &Slot, _: &Fingerprint) -> Option<Replay> {
+        None
     }
 
     fn response_bytes_max(&self) -> Option<usize> {
@@ -252,7 +249,5 @@ impl Store for Sealed {
         Some(inside.saturating_sub(SEAL_BYTES))
     }
 
-    fn operate(&self) -> Option<&dyn Operate> {
-        self.inner.operate().map(|_| self as &dyn Operate)
-    }
+    forward!(straight: settled, operate);
 }

@@ -1,90 +1,10 @@
-//! What wrappers share: the names of a store's operations, the way to the operators' side of the
-//! store inside, and the shape of a wrapper that does the same around every call.
+//! What wrappers share: the way to the operators' side of the store inside, and the one macro that
+//! forwards verbs. Every wrapper denies `clippy::missing_trait_methods` on both of its impls, so that
+//! a verb that is neither written nor forwarded is an error, also one that is added later.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use onlyonce_core::{Operate, Store, StoreError, StoreErrorKind};
-
-/// What can be asked of a store: its five verbs, and what operators do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Operation {
-    /// [`Store::claim`]
-    Claim,
-    /// [`Store::renew`]
-    Renew,
-    /// [`Store::complete`]
-    Complete,
-    /// [`Store::release`]
-    Release,
-    /// [`Store::settled`]; its time is mostly waiting.
-    Settled,
-    /// [`Operate::get`]
-    Get,
-    /// [`Operate::list`]
-    List,
-    /// [`Operate::forget`]
-    Forget,
-    /// [`Operate::extend`]
-    Extend,
-    /// [`Operate::resolve`]
-    Resolve,
-    /// [`Operate::sweep`]
-    Sweep,
-    /// [`Operate::stats`]
-    Stats,
-    /// [`Operate::ping`]
-    Ping,
-    /// [`Operate::recheck`]
-    Recheck,
-    /// [`Operate::count_replays`]
-    CountReplays,
-    /// [`Operate::agree`]
-    Agree,
-}
-
-impl Operation {
-    /// Every operation, in the order of their numbers.
-    pub const ALL: [Self; 16] = [
-        Self::Claim,
-        Self::Renew,
-        Self::Complete,
-        Self::Release,
-        Self::Settled,
-        Self::Get,
-        Self::List,
-        Self::Forget,
-        Self::Extend,
-        Self::Resolve,
-        Self::Sweep,
-        Self::Stats,
-        Self::Ping,
-        Self::Recheck,
-        Self::CountReplays,
-        Self::Agree,
-    ];
-
-    /// Its name, as a metric's label has it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Claim => "claim",
-            Self::Renew => "renew",
-            Self::Complete => "complete",
-            Self::Release => "release",
-            Self::Settled => "settled",
-            Self::Get => "get",
-            Self::List => "list",
-            Self::Forget => "forget",
-            Self::Extend => "extend",
-            Self::Resolve => "resolve",
-            Self::Sweep => "sweep",
-            Self::Stats => "stats",
-            Self::Ping => "ping",
-            Self::Recheck => "recheck",
-            Self::CountReplays => "count_replays",
-            Self::Agree => "agree",
-        }
-    }
-}
 
 /// The operators' side of the store inside `wrapper`. A wrapper shows its own side only if there
 /// is one inside, so that the error is for who asks regardless.
@@ -103,166 +23,148 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Makes a store of a wrapper that does the same around every call to its field `inner`, by its
-/// methods `around(operation, call)`, for the one verb that waits `around_wait(at_most, call)`, and
-/// for what is at hand `around_recall(recall)`.
-/// `call` may be called again.
-macro_rules! around_every_call {
-    ($wrapper:ident, $name:expr) => {
-        const _: () = {
-            use std::sync::Arc;
-            use std::time::Duration;
+/// Forwards verbs to the field `inner` of a wrapper, inside of its impl of `Store` or `Operate`.
+///
+/// `forward!(straight: renew, settled)` passes them on as they are. `forward!(around: claim, renew)`
+/// calls `self.around(verb, call)`, which may call `call` more than once, for the one verb that waits
+/// `self.around_wait(at_most, call)`, and for what is at hand `self.around_recall(recall)`. The
+/// wrapper's module has a constant `NAME`.
+macro_rules! forward {
+    ($how:ident: $($verb:ident),+ $(,)?) => { $($crate::wrap::verb!($how $verb);)+ };
+}
 
-            use onlyonce_core::operate::{Filter, Page, Resolved, Stats};
-            use onlyonce_core::{
-                Claim, Claimed, Completed, Fingerprint, Lease, Operate, Record, Release, Released,
-                Renewed, Replay, Response, Slot, Store, StoreError, Token, async_trait,
-            };
+/// One forwarded verb: first what the kinds of them do, then the table of all there are. The futures
+/// are what `async_trait` makes of the trait's methods, so that none is boxed twice.
+macro_rules! verb {
+    (@call store straight $this:ident $verb:ident $name:ident ($($arg:ident),*)) => {
+        $this.inner.$name($($arg),*)
+    };
+    (@call store around $this:ident $verb:ident $name:ident ($($arg:ident),*)) => {
+        Box::pin($this.around(::onlyonce_core::Verb::$verb, move || $this.inner.$name($($arg),*)))
+    };
+    (@call operate straight $this:ident $verb:ident $name:ident ($($arg:ident),*)) => {
+        Box::pin(async move {
+            $crate::wrap::operators(&*$this.inner, NAME)?.$name($($arg),*).await
+        })
+    };
+    (@call operate around $this:ident $verb:ident $name:ident ($($arg:ident),*)) => {
+        Box::pin(async move {
+            let inside = $crate::wrap::operators(&*$this.inner, NAME)?;
+            $this.around(::onlyonce_core::Verb::$verb, || inside.$name($($arg),*)).await
+        })
+    };
 
-            use $crate::wrap::{Operation, operators};
+    ($how:ident claim) => { $crate::wrap::verb!(@store $how Claim claim ['life1]
+        (claim: &'life1 ::onlyonce_core::Claim) -> ::onlyonce_core::Claimed); };
+    ($how:ident renew) => { $crate::wrap::verb!(@store $how Renew renew ['life1]
+        (lease: &'life1 ::onlyonce_core::Lease, lease_for: ::std::time::Duration)
+        -> ::onlyonce_core::Renewed); };
+    ($how:ident complete) => { $crate::wrap::verb!(@store $how Complete complete ['life1 'life2]
+        (lease: &'life1 ::onlyonce_core::Lease,
+         response: &'life2 ::std::sync::Arc<::onlyonce_core::Response>,
+         keep_for: ::std::time::Duration)
+        -> ::onlyonce_core::Completed); };
+    ($how:ident release) => { $crate::wrap::verb!(@store $how Release release ['life1]
+        (lease: &'life1 ::onlyonce_core::Lease, why: ::onlyonce_core::Release)
+        -> ::onlyonce_core::Released); };
+    (straight settled) => { $crate::wrap::verb!(@store straight Settled settled ['life1 'life2]
+        (slot: &'life1 ::onlyonce_core::Slot, seen: &'life2 ::onlyonce_core::Token,
+         at_most: ::std::time::Duration) -> ()); };
+    (around settled) => {
+        fn settled<'life0, 'life1, 'life2, 'async_trait>(
+            &'life0 self,
+            slot: &'life1 ::onlyonce_core::Slot,
+            seen: &'life2 ::onlyonce_core::Token,
+            at_most: ::std::time::Duration,
+        ) -> ::futures_util::future::BoxFuture<'async_trait, Result<(), ::onlyonce_core::StoreError>>
+        where
+            'life0: 'async_trait,
+            'life1: 'async_trait,
+            'life2: 'async_trait,
+            Self: 'async_trait,
+        {
+            Box::pin(self.around_wait(at_most, move || self.inner.settled(slot, seen, at_most)))
+        }
+    };
+    ($how:ident recall) => {
+        fn recall(
+            &self,
+            slot: &::onlyonce_core::Slot,
+            fingerprint: &::onlyonce_core::Fingerprint,
+        ) -> Option<::onlyonce_core::Replay> {
+            $crate::wrap::verb!(@recall $how self slot fingerprint)
+        }
+    };
+    (@recall straight $this:ident $slot:ident $fingerprint:ident) => {
+        $this.inner.recall($slot, $fingerprint)
+    };
+    (@recall around $this:ident $slot:ident $fingerprint:ident) => {
+        $this.around_recall(|| $this.inner.recall($slot, $fingerprint))
+    };
+    ($how:ident response_bytes_max) => {
+        fn response_bytes_max(&self) -> Option<usize> {
+            self.inner.response_bytes_max()
+        }
+    };
+    ($how:ident operate) => {
+        fn operate(&self) -> Option<&dyn ::onlyonce_core::Operate> {
+            self.inner.operate().map(|_| self as &dyn ::onlyonce_core::Operate)
+        }
+    };
 
-            #[async_trait]
-            impl Store for $wrapper {
-                async fn claim(&self, claim: &Claim) -> Result<Claimed, StoreError> {
-                    let call = || self.inner.claim(claim);
-                    self.around(Operation::Claim, call).await
-                }
+    ($how:ident get) => { $crate::wrap::verb!(@operate $how Get get ['life1]
+        (slot: &'life1 ::onlyonce_core::Slot) -> Option<::onlyonce_core::Record>); };
+    ($how:ident list) => { $crate::wrap::verb!(@operate $how List list ['life1 'life2]
+        (filter: &'life1 ::onlyonce_core::operate::Filter, page: &'life2 ::onlyonce_core::operate::Page)
+        -> Vec<(::onlyonce_core::Slot, ::onlyonce_core::Record)>); };
+    ($how:ident forget) => { $crate::wrap::verb!(@operate $how Forget forget ['life1]
+        (slot: &'life1 ::onlyonce_core::Slot) -> bool); };
+    ($how:ident extend) => { $crate::wrap::verb!(@operate $how Extend extend ['life1]
+        (slot: &'life1 ::onlyonce_core::Slot, extra: ::std::time::Duration) -> bool); };
+    ($how:ident resolve) => { $crate::wrap::verb!(@operate $how Resolve resolve ['life1 'life2]
+        (slot: &'life1 ::onlyonce_core::Slot,
+         response: &'life2 ::std::sync::Arc<::onlyonce_core::Response>,
+         keep_for: ::std::time::Duration)
+        -> ::onlyonce_core::operate::Resolved); };
+    ($how:ident sweep) => { $crate::wrap::verb!(@operate $how Sweep sweep []
+        (records_max: usize) -> usize); };
+    ($how:ident stats) => { $crate::wrap::verb!(@operate $how Stats stats []
+        () -> ::onlyonce_core::operate::Stats); };
+    ($how:ident ping) => { $crate::wrap::verb!(@operate $how Ping ping [] () -> ()); };
+    ($how:ident recheck) => { $crate::wrap::verb!(@operate $how Recheck recheck [] () -> ()); };
+    ($how:ident count_replays) => {
+        $crate::wrap::verb!(@operate $how CountReplays count_replays ['life1]
+            (replays: &'life1 [(::onlyonce_core::Slot, u64)]) -> ());
+    };
+    ($how:ident agree) => { $crate::wrap::verb!(@operate $how Agree agree ['life1 'life2]
+        (name: &'life1 str, offer: &'life2 [u8]) -> Vec<u8>); };
+    ($how:ident agreed) => { $crate::wrap::verb!(@operate $how Agree agreed ['life1]
+        (name: &'life1 str) -> Option<Vec<u8>>); };
+    ($how:ident connected) => {
+        fn connected(&self) -> u64 {
+            self.inner.operate().map_or(0, ::onlyonce_core::Operate::connected)
+        }
+    };
+    ($how:ident connections) => {
+        fn connections(&self) -> Option<::onlyonce_core::operate::Connections> {
+            self.inner.operate()?.connections()
+        }
+    };
 
-                async fn renew(
-                    &self,
-                    lease: &Lease,
-                    lease_for: Duration,
-                ) -> Result<Renewed, StoreError> {
-                    let call = || self.inner.renew(lease, lease_for);
-                    self.around(Operation::Renew, call).await
-                }
-
-                async fn complete(
-                    &self,
-                    lease: &Lease,
-                    response: &Arc<Response>,
-                    keep_for: Duration,
-                ) -> Result<Completed, StoreError> {
-                    let call = || self.inner.complete(lease, response, keep_for);
-                    self.around(Operation::Complete, call).await
-                }
-
-                async fn release(
-                    &self,
-                    lease: &Lease,
-                    why: Release,
-                ) -> Result<Released, StoreError> {
-                    let call = || self.inner.release(lease, why);
-                    self.around(Operation::Release, call).await
-                }
-
-                async fn settled(
-                    &self,
-                    slot: &Slot,
-                    seen: &Token,
-                    at_most: Duration,
-                ) -> Result<(), StoreError> {
-                    let call = || self.inner.settled(slot, seen, at_most);
-                    self.around_wait(at_most, call).await
-                }
-
-                fn recall(&self, slot: &Slot, fingerprint: &Fingerprint) -> Option<Replay> {
-                    self.around_recall(|| self.inner.recall(slot, fingerprint))
-                }
-
-                fn response_bytes_max(&self) -> Option<usize> {
-                    self.inner.response_bytes_max()
-                }
-
-                fn operate(&self) -> Option<&dyn Operate> {
-                    self.inner.operate().map(|_| self as &dyn Operate)
-                }
-            }
-
-            #[async_trait]
-            impl Operate for $wrapper {
-                async fn get(&self, slot: &Slot) -> Result<Option<Record>, StoreError> {
-                    let inside = operators(&*self.inner, $name)?;
-                    self.around(Operation::Get, || inside.get(slot)).await
-                }
-
-                async fn list(
-                    &self,
-                    filter: &Filter,
-                    page: &Page,
-                ) -> Result<Vec<(Slot, Record)>, StoreError> {
-                    let inside = operators(&*self.inner, $name)?;
-                    let call = || inside.list(filter, page);
-                    self.around(Operation::List, call).await
-                }
-
-                async fn forget(&self, slot: &Slot) -> Result<bool, StoreError> {
-                    let inside = operators(&*self.inner, $name)?;
-                    self.around(Operation::Forget, || inside.forget(slot)).await
-                }
-
-                async fn extend(&self, slot: &Slot, extra: Duration) -> Result<bool, StoreError> {
-                    let inside = operators(&*self.inner, $name)?;
-                    let call = || inside.extend(slot, extra);
-                    self.around(Operation::Extend, call).await
-                }
-
-                async fn resolve(
-                    &self,
-                    slot: &Slot,
-                    response: &Arc<Response>,
-                    keep_for: Duration,
-                ) -> Result<Resolved, StoreError> {
-                    let inside = operators(&*self.inner, $name)?;
-                    let call = || inside.resolve(slot, response, keep_for);
-                    self.around(Operation::Resolve, call).await
-                }
-
-                async fn sweep(&self, records_max: usize) -> Result<usize, StoreError> {
-                    let inside = operators(&*self.inner, $name)?;
-                    let call = || inside.sweep(records_max);
-                    self.around(Operation::Sweep, call).await
-                }
-
-                async fn stats(&self) -> Result<Stats, StoreError> {
-                    let inside = operators(&*self.inner, $name)?;
-                    self.around(Operation::Stats, || inside.stats()).await
-                }
-
-                async fn ping(&self) -> Result<(), StoreError> {
-                    let inside = operators(&*self.inner, $name)?;
-                    self.around(Operation::Ping, || inside.ping()).await
-                }
-
-                async fn recheck(&self) -> Result<(), StoreError> {
-                    let inside = operators(&*self.inner, $name)?;
-                    self.around(Operation::Recheck, || inside.recheck()).await
-                }
-
-                fn connected(&self) -> u64 {
-                    self.inner.operate().map_or(0, Operate::connected)
-                }
-
-                async fn count_replays(&self, replays: &[(Slot, u64)]) -> Result<(), StoreError> {
-                    let inside = operators(&*self.inner, $name)?;
-                    let call = || inside.count_replays(replays);
-                    self.around(Operation::CountReplays, call).await
-                }
-
-                async fn agree(&self, name: &str, offer: &[u8]) -> Result<Vec<u8>, StoreError> {
-                    let inside = operators(&*self.inner, $name)?;
-                    let call = || inside.agree(name, offer);
-                    self.around(Operation::Agree, call).await
-                }
-
-                async fn agreed(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
-                    let inside = operators(&*self.inner, $name)?;
-                    let call = || inside.agreed(name);
-                    self.around(Operation::Agree, call).await
-                }
-            }
-        };
+    (@$side:ident $how:ident $verb:ident $name:ident [$($life:lifetime)*]
+        ($($arg:ident: $type:ty),*) -> $answer:ty) => {
+        fn $name<'life0, $($life,)* 'async_trait>(
+            &'life0 self,
+            $($arg: $type),*
+        ) -> ::futures_util::future::BoxFuture<'async_trait, Result<$answer, ::onlyonce_core::StoreError>>
+        where
+            'life0: 'async_trait,
+            $($life: 'async_trait,)*
+            Self: 'async_trait,
+        {
+            $crate::wrap::verb!(@call $side $how self $verb $name ($($arg),*))
+        }
     };
 }
 
-pub(crate) use around_every_call;
+pub(crate) use {forward, verb};

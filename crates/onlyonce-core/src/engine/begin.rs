@@ -375,7 +375,8 @@ impl<'a> ClaimAttempt<'a> {
                 }
             };
             tries += 1;
-            if tries >= CLAIM_TRIES_MAX || error.kind != StoreErrorKind::Unavailable {
+            let may_help = error.kind == StoreErrorKind::Unavailable && !error.is_unsent();
+            if tries >= CLAIM_TRIES_MAX || !may_help {
                 return (Err(error), heard);
             }
             tokio::time::sleep(CLAIM_RETRY_DELAY * tries).await;

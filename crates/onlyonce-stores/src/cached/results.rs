@@ -93,23 +93,30 @@ impl Results {
 
     /// The result in `slot` as of `now`, unless it is older than `age_max` or expired.
     pub(super) fn get(&self, slot: &Slot, now: Duration, age_max: Duration) -> Option<Record> {
-        let found = self.cache.get(slot).and_then(|entry| {
-            let age = now.saturating_sub(entry.sent);
-            // The store counted what is left after the question was sent: this is never too long.
-            let keep_left = entry.record.keep_left.saturating_sub(age);
-            let is_fresh = age < self.age_max(slot, age_max) && !keep_left.is_zero();
-            is_fresh.then_some(Record {
-                keep_left,
-                ..entry.record
-            })
-        });
-        let counter = if found.is_some() {
-            &self.hits
+        let found = self.peek(slot, now, age_max);
+        if found.is_some() {
+            self.count_hit();
         } else {
-            &self.misses
-        };
-        counter.fetch_add(1, Ordering::Relaxed);
+            self.misses.fetch_add(1, Ordering::Relaxed);
+        }
         found
+    }
+
+    /// The same, not counted.
+    pub(super) fn peek(&self, slot: &Slot, now: Duration, age_max: Duration) -> Option<Record> {
+        let entry = self.cache.get(slot)?;
+        let age = now.saturating_sub(entry.sent);
+        // The store counted what is left after the question was sent: this is never too long.
+        let keep_left = entry.record.keep_left.saturating_sub(age);
+        let is_fresh = age < self.age_max(slot, age_max) && !keep_left.is_zero();
+        is_fresh.then_some(Record {
+            keep_left,
+            ..entry.record
+        })
+    }
+
+    pub(super) fn count_hit(&self) {
+        self.hits.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn reading(&self, slot: &Slot, sent: Duration) -> Reading {

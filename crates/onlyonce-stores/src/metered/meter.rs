@@ -4,7 +4,9 @@ use std::array;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::{Operation, Outcome};
+use onlyonce_core::Verb;
+
+use super::Outcome;
 
 /// The upper ends of the histogram's buckets, from 0.5 ms to 10 s.
 pub const BUCKETS: [Duration; 14] = [
@@ -27,7 +29,7 @@ pub const BUCKETS: [Duration; 14] = [
 /// What was measured of a store. Counts only grow.
 #[derive(Debug, Default)]
 pub struct Meter {
-    operations: [Counters; Operation::ALL.len()],
+    operations: [Counters; Verb::ALL.len()],
 }
 
 #[derive(Debug)]
@@ -53,12 +55,12 @@ impl Meter {
     /// What was measured so far.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot {
-            operations: Operation::ALL.map(|operation| self.read(operation)),
+            operations: Verb::ALL.map(|verb| self.read(verb)),
         }
     }
 
-    pub(super) fn count(&self, operation: Operation, outcome: Outcome, took: Duration) {
-        let counters = &self.operations[operation as usize];
+    pub(super) fn count(&self, verb: Verb, outcome: Outcome, took: Duration) {
+        let counters = &self.operations[verb as usize];
         let bucket = BUCKETS.partition_point(|end| *end < took);
         counters.buckets[bucket].fetch_add(1, Ordering::Relaxed);
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
@@ -66,8 +68,8 @@ impl Meter {
         counters.outcomes[outcome as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    fn read(&self, operation: Operation) -> OperationSnapshot {
-        let counters = &self.operations[operation as usize];
+    fn read(&self, verb: Verb) -> OperationSnapshot {
+        let counters = &self.operations[verb as usize];
         let mut count = 0;
         let buckets = array::from_fn(|bucket| {
             count += counters.buckets[bucket].load(Ordering::Relaxed);
@@ -75,7 +77,7 @@ impl Meter {
         });
         count += counters.buckets[BUCKETS.len()].load(Ordering::Relaxed);
         OperationSnapshot {
-            operation,
+            verb,
             buckets,
             count,
             sum: Duration::from_nanos(counters.nanos.load(Ordering::Relaxed)),
@@ -87,7 +89,7 @@ impl Meter {
 /// All counts at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
-    operations: [OperationSnapshot; Operation::ALL.len()],
+    operations: [OperationSnapshot; Verb::ALL.len()],
 }
 
 impl Snapshot {
@@ -97,8 +99,8 @@ impl Snapshot {
     }
 
     /// One operation.
-    pub fn of(&self, operation: Operation) -> &OperationSnapshot {
-        &self.operations[operation as usize]
+    pub fn of(&self, verb: Verb) -> &OperationSnapshot {
+        &self.operations[verb as usize]
     }
 }
 
@@ -106,7 +108,7 @@ impl Snapshot {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OperationSnapshot {
     /// Which.
-    pub operation: Operation,
+    pub verb: Verb,
     /// How many took no longer than the [bucket](BUCKETS) of the same number.
     pub buckets: [u64; BUCKETS.len()],
     /// How many there were.

@@ -15,7 +15,7 @@ const NAME: &str = "file";
 ///
 /// Options: `bytes_max`, a number of bytes from which on new keys are refused; `key_file`, the ring
 /// of keys that seal what is stored, made with a new key if the store is new (default: the folder's
-/// path and `.key`); `sealed=false` to keep answers readable on the disk; `mode=rw` to open only a
+/// path and `.key`), or the same as `sealed=KEYFILE`; `sealed=false` to keep answers readable on the disk; `mode=rw` to open only a
 /// store that exists.
 pub(super) async fn open(url: &str) -> Result<Arc<dyn Store>, OpenError> {
     let mut options = Options::of(url)?;
@@ -32,8 +32,10 @@ pub(super) async fn open(url: &str) -> Result<Arc<dyn Store>, OpenError> {
     if let Some(bytes_max) = options.parse("bytes_max", "a number of bytes")? {
         store = store.bytes_max(bytes_max);
     }
-    let is_sealed = options.parse("sealed", "true or false")?.unwrap_or(true);
-    let key_file = options.take("key_file").map(PathBuf::from);
+    let sealed = options.take("sealed");
+    let is_sealed = sealed.as_deref() != Some("false");
+    let key_file = sealed.filter(|it| it != "true" && it != "false");
+    let key_file = options.take("key_file").or(key_file).map(PathBuf::from);
     let mode = options.take("mode");
     options.finish()?;
     check_mode(mode.as_deref(), Path::new(path))?;

@@ -4,15 +4,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use onlyonce_core::operate::{Filter, Page, Resolved, Stats};
+use onlyonce_core::operate::{Filter, Page, Resolved};
 use onlyonce_core::{Operate, Record, Response, Slot, StoreError, async_trait};
 
-use crate::wrap::operators;
+use crate::wrap::{forward, operators};
 
 use super::seal::Bound;
 use super::{NAME, SealError, Sealed, corrupt};
 
 #[async_trait]
+#[deny(clippy::missing_trait_methods)]
 impl Operate for Sealed {
     async fn get(&self, slot: &Slot) -> Result<Option<Record>, StoreError> {
         let found = operators(&*self.inner, NAME)?.get(slot).await?;
@@ -26,14 +27,6 @@ impl Operate for Sealed {
             Ok((slot, record))
         });
         opened.collect()
-    }
-
-    async fn forget(&self, slot: &Slot) -> Result<bool, StoreError> {
-        operators(&*self.inner, NAME)?.forget(slot).await
-    }
-
-    async fn extend(&self, slot: &Slot, extra: Duration) -> Result<bool, StoreError> {
-        operators(&*self.inner, NAME)?.extend(slot, extra).await
     }
 
     /// Looks first whose record it is, because an answer is sealed for one token; and again
@@ -66,35 +59,6 @@ impl Operate for Sealed {
         }
     }
 
-    async fn sweep(&self, records_max: usize) -> Result<usize, StoreError> {
-        operators(&*self.inner, NAME)?.sweep(records_max).await
-    }
-
-    async fn stats(&self) -> Result<Stats, StoreError> {
-        operators(&*self.inner, NAME)?.stats().await
-    }
-
-    async fn ping(&self) -> Result<(), StoreError> {
-        operators(&*self.inner, NAME)?.ping().await
-    }
-
-    async fn recheck(&self) -> Result<(), StoreError> {
-        operators(&*self.inner, NAME)?.recheck().await
-    }
-
-    fn connected(&self) -> u64 {
-        self.inner.operate().map_or(0, Operate::connected)
-    }
-
-    async fn count_replays(&self, replays: &[(Slot, u64)]) -> Result<(), StoreError> {
-        operators(&*self.inner, NAME)?.count_replays(replays).await
-    }
-
-    async fn agree(&self, name: &str, offer: &[u8]) -> Result<Vec<u8>, StoreError> {
-        operators(&*self.inner, NAME)?.agree(name, offer).await
-    }
-
-    async fn agreed(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
-        operators(&*self.inner, NAME)?.agreed(name).await
-    }
+    forward!(straight: forget, extend, sweep, stats, ping, recheck, count_replays, agree, agreed);
+    forward!(straight: connected, connections);
 }

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
+use onlyonce_core::Verb;
 use onlyonce_core::operate::Resolved;
 use onlyonce_core::{
     Claim, Claimed, Completed, MemoryStore, OnLapse, Operate, Release, Released, Response, State,
     Store,
 };
 use onlyonce_stores::Cached;
-use onlyonce_stores::metered::Operation;
 use tokio::sync::Semaphore;
 use tokio::time::sleep;
 
@@ -91,7 +91,7 @@ async fn a_replay_from_the_cache_costs_no_round_trip() {
         assert_eq!(replayed(&*bed.store, &claim).await, b"stored");
     }
 
-    assert_eq!(bed.rough.asked(), [Operation::Claim]);
+    assert_eq!(bed.rough.asked(), [Verb::Claim]);
     let tally = bed.store.tally();
     assert_eq!((tally.entries, tally.hits, tally.misses), (1, 9, 2));
     assert!(tally.bytes >= 6);

@@ -4,6 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use onlyonce_core::OsEntropy;
+use onlyonce_stores::KeyRing;
 use onlyonce_testkit::history::{Load, Program, Report, Run, faults, is_worker, worker_main};
 use onlyonce_testkit::proxy::Proxy;
 use onlyonce_testkit::servers::{
@@ -162,6 +164,57 @@ async fn mariadb_breaks_no_rule_behind_a_bad_network() {
 async fn mariadb_that_is_killed_breaks_no_rule() {
     let server = Arc::new(MariaDb::start(MariaDbOptions::default()).unwrap());
     let mut run = run(server.url());
+    run.store_fault = Some(faults::crashes(Arc::clone(&server), 50..=800));
+
+    let report = clean(run).await;
+
+    assert!(report.faults["store"] > 0, "{report}");
+}
+
+/// The file of a key ring, in this folder.
+fn key_file(place: &tempfile::TempDir) -> String {
+    let path = place.path().join("ring.key");
+    KeyRing::from_file_or_new(&path, &OsEntropy::new()).unwrap();
+    path.display().to_string()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sealed_redis_with_a_cache_breaks_no_rule_behind_a_bad_network() {
+    let place = tempfile::tempdir().unwrap();
+    let options = RedisOptions {
+        durable: true,
+        ..RedisOptions::default()
+    };
+    let server = Redis::start(options).unwrap();
+    let proxy = Arc::new(Proxy::start(&server.url()).await.unwrap());
+    let key_file = key_file(&place);
+    let mut run = run(format!("{}?sealed={key_file}&cache=4MiB", proxy.url()));
+    run.store_fault = Some(faults::network(Arc::clone(&proxy), 50..=800));
+
+    let report = clean(run).await;
+
+    assert!(report.faults["store"] > 0, "{report}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tier_before_postgres_breaks_no_rule_though_it_is_killed_and_loses_everything() {
+    let place = tempfile::tempdir().unwrap();
+    let tier = Arc::new(Redis::start(RedisOptions::default()).unwrap());
+    let server = Postgres::start(PostgresOptions::default()).unwrap();
+    let (url, tier_url, key_file) = (server.url(), tier.url(), key_file(&place));
+    let mut run = run(format!("{url}?sealed={key_file}&tier={tier_url}"));
+    run.store_fault = Some(faults::crashes(Arc::clone(&tier), 50..=800));
+
+    let report = clean(run).await;
+
+    assert!(report.faults["store"] > 0, "{report}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tier_before_mariadb_that_is_killed_breaks_no_rule() {
+    let tier = Redis::start(RedisOptions::default()).unwrap();
+    let server = Arc::new(MariaDb::start(MariaDbOptions::default()).unwrap());
+    let mut run = run(format!("{}?tier={}&cache=4MiB", server.url(), tier.url()));
     run.store_fault = Some(faults::crashes(Arc::clone(&server), 50..=800));
 
     let report = clean(run).await;

@@ -8,6 +8,16 @@
 )]
 
 mod cached;
+#[cfg(all(
+    feature = "file",
+    feature = "mysql",
+    feature = "postgres",
+    feature = "redis",
+    feature = "sqlite"
+))]
+mod composed;
+#[cfg(feature = "sealed")]
+mod forwarding;
 mod guarded;
 #[cfg(all(
     feature = "file",
@@ -26,3 +36,4 @@ mod sealed_file;
 mod simulated;
 #[cfg(feature = "sealed")]
 mod stacked;
+mod tiered;

@@ -4,12 +4,13 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use onlyonce_core::Verb;
 use onlyonce_core::operate::{Filter, Page};
 use onlyonce_core::{
     Claim, Clock, MemoryStore, OnLapse, Operate, Release, Store, StoreErrorKind, Timestamp,
 };
 use onlyonce_stores::Metered;
-use onlyonce_stores::metered::{BUCKETS, Operation, Outcome};
+use onlyonce_stores::metered::{BUCKETS, Outcome};
 
 use crate::rough::{DOWN, Fault, LONG, Rough, WrappedBed, answer, claim, lease, rival, taken};
 
@@ -24,8 +25,8 @@ fn bed() -> (Arc<Rough>, Metered) {
 }
 
 /// The outcomes of `operation` so far.
-fn ends(store: &Metered, operation: Operation) -> Vec<(Outcome, u64)> {
-    store.snapshot().of(operation).outcomes().collect()
+fn ends(store: &Metered, verb: Verb) -> Vec<(Outcome, u64)> {
+    store.snapshot().of(verb).outcomes().collect()
 }
 
 #[tokio::test(start_paused = true)]
@@ -38,14 +39,14 @@ async fn every_end_of_a_claim_is_counted() {
     store.claim(&first).await.unwrap();
 
     assert_eq!(
-        ends(&store, Operation::Claim),
+        ends(&store, Verb::Claim),
         [
             (Outcome::Granted, 1),
             (Outcome::Taken, 1),
             (Outcome::Dead, 1)
         ]
     );
-    assert_eq!(ends(&store, Operation::Release), [(Outcome::Ended, 1)]);
+    assert_eq!(ends(&store, Verb::Release), [(Outcome::Ended, 1)]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -65,19 +66,19 @@ async fn every_end_of_the_other_verbs_is_counted() {
         .unwrap();
 
     assert_eq!(
-        ends(&store, Operation::Renew),
+        ends(&store, Verb::Renew),
         [(Outcome::Kept, 1), (Outcome::Lost, 1)]
     );
     assert_eq!(
-        ends(&store, Operation::Complete),
+        ends(&store, Verb::Complete),
         [
             (Outcome::Stored, 1),
             (Outcome::Found, 1),
             (Outcome::Absent, 1)
         ]
     );
-    assert_eq!(ends(&store, Operation::Release), [(Outcome::Found, 1)]);
-    assert_eq!(ends(&store, Operation::Settled), [(Outcome::Ok, 1)]);
+    assert_eq!(ends(&store, Verb::Release), [(Outcome::Found, 1)]);
+    assert_eq!(ends(&store, Verb::Settled), [(Outcome::Ok, 1)]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -112,23 +113,23 @@ async fn every_end_of_what_operators_do_is_counted() {
     store.recheck().await.unwrap();
 
     let either = [(Outcome::Found, 1), (Outcome::Absent, 1)];
-    assert_eq!(ends(&store, Operation::Get), either);
-    assert_eq!(ends(&store, Operation::Extend), either);
-    assert_eq!(ends(&store, Operation::Forget), either);
+    assert_eq!(ends(&store, Verb::Get), either);
+    assert_eq!(ends(&store, Verb::Extend), either);
+    assert_eq!(ends(&store, Verb::Forget), either);
     let all = [
         (Outcome::Stored, 1),
         (Outcome::Found, 1),
         (Outcome::Absent, 1),
     ];
-    assert_eq!(ends(&store, Operation::Resolve), all);
+    assert_eq!(ends(&store, Verb::Resolve), all);
     for operation in [
-        Operation::List,
-        Operation::Sweep,
-        Operation::Stats,
-        Operation::Ping,
-        Operation::Recheck,
-        Operation::CountReplays,
-        Operation::Agree,
+        Verb::List,
+        Verb::Sweep,
+        Verb::Stats,
+        Verb::Ping,
+        Verb::Recheck,
+        Verb::CountReplays,
+        Verb::Agree,
     ] {
         assert_eq!(ends(&store, operation), [(Outcome::Ok, 1)], "{operation:?}");
     }
@@ -150,7 +151,7 @@ async fn errors_are_counted_by_their_kind() {
     }
 
     assert_eq!(
-        ends(&store, Operation::Claim),
+        ends(&store, Verb::Claim),
         [
             (Outcome::Granted, 1),
             (Outcome::Unavailable, 2),
@@ -158,8 +159,8 @@ async fn errors_are_counted_by_their_kind() {
             (Outcome::Corrupt, 1),
         ]
     );
-    assert_eq!(store.snapshot().of(Operation::Claim).errors(), 4);
-    assert_eq!(store.snapshot().of(Operation::Claim).count, 5);
+    assert_eq!(store.snapshot().of(Verb::Claim).errors(), 4);
+    assert_eq!(store.snapshot().of(Verb::Claim).count, 5);
 }
 
 #[tokio::test(start_paused = true)]
@@ -179,7 +180,7 @@ async fn losing_a_race_is_no_error() {
         .unwrap();
 
     let errors = |it| store.snapshot().of(it).errors();
-    assert!(Operation::ALL.into_iter().all(|it| errors(it) == 0));
+    assert!(Verb::ALL.into_iter().all(|it| errors(it) == 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -191,7 +192,7 @@ async fn a_caller_that_goes_away_is_counted_as_that() {
     let waited = tokio::time::timeout(Duration::from_secs(3), store.claim(&claim)).await;
 
     assert!(waited.is_err());
-    let claims = store.snapshot().of(Operation::Claim).clone();
+    let claims = store.snapshot().of(Verb::Claim).clone();
     assert_eq!(claims.outcome(Outcome::Dropped), 1);
     assert_eq!(claims.errors(), 0);
     assert!(claims.sum >= Duration::from_secs(3));
@@ -234,7 +235,7 @@ async fn each_call_is_in_the_bucket_of_the_time_it_took() {
         store.ping().await.unwrap();
     }
 
-    let pings = store.snapshot().of(Operation::Ping).clone();
+    let pings = store.snapshot().of(Verb::Ping).clone();
     // To each end belongs what took exactly so long, and what took longer than the end before.
     let expected: Vec<_> = (0..BUCKETS.len() as u64).map(|n| 2 * n + 1).collect();
     assert_eq!(pings.buckets.to_vec(), expected);
@@ -255,10 +256,10 @@ fn the_buckets_are_those_of_the_documents_and_some_more() {
 
 #[test]
 fn every_label_has_a_name_of_its_own() {
-    let operations: BTreeSet<_> = Operation::ALL.iter().map(|it| it.name()).collect();
+    let operations: BTreeSet<_> = Verb::ALL.iter().map(|it| it.name()).collect();
     let outcomes: BTreeSet<_> = Outcome::ALL.iter().map(|it| it.name()).collect();
 
-    assert_eq!(operations.len(), Operation::ALL.len());
+    assert_eq!(operations.len(), Verb::ALL.len());
     assert_eq!(outcomes.len(), Outcome::ALL.len());
     let is_label = |name: &&str| name.bytes().all(|it| it.is_ascii_lowercase() || it == b'_');
     assert!(operations.iter().chain(&outcomes).all(is_label));
@@ -268,18 +269,10 @@ fn every_label_has_a_name_of_its_own() {
 fn a_snapshot_lists_every_operation_under_its_own_name() {
     let snapshot = Metered::new(Arc::new(MemoryStore::new())).snapshot();
 
-    let listed: Vec<_> = snapshot
-        .operations()
-        .iter()
-        .map(|it| it.operation)
-        .collect();
+    let listed: Vec<_> = snapshot.operations().iter().map(|it| it.verb).collect();
 
-    assert_eq!(listed, Operation::ALL);
-    assert!(
-        Operation::ALL
-            .iter()
-            .all(|it| snapshot.of(*it).operation == *it)
-    );
+    assert_eq!(listed, Verb::ALL);
+    assert!(Verb::ALL.iter().all(|it| snapshot.of(*it).verb == *it));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -301,7 +294,7 @@ async fn calls_at_the_same_time_are_all_counted() {
         task.await.unwrap();
     }
 
-    let pings = meter.snapshot().of(Operation::Ping).clone();
+    let pings = meter.snapshot().of(Verb::Ping).clone();
     assert_eq!(pings.count, TASKS * CALLS);
     assert_eq!(pings.outcome(Outcome::Ok), TASKS * CALLS);
 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use http::StatusCode;
+use onlyonce_core::Verb;
 use onlyonce_core::key::Hint;
 use onlyonce_core::operate::{Filter, Page, Resolved, Stats};
 use onlyonce_core::{
@@ -13,7 +14,6 @@ use onlyonce_core::{
     Record, Release, Released, Renewed, Response, Slot, Store, StoreError, StoreErrorKind, Token,
     async_trait,
 };
-use onlyonce_stores::metered::Operation;
 use onlyonce_testkit::conformance::{MemoryBed, TestBed};
 use tokio::sync::Semaphore;
 
@@ -47,7 +47,7 @@ pub(crate) struct Rough {
     next: Mutex<VecDeque<Fault>>,
     /// For all calls after that.
     always: Mutex<Fault>,
-    asked: Mutex<Vec<Operation>>,
+    asked: Mutex<Vec<Verb>>,
     hides_operators: AtomicBool,
 }
 
@@ -76,16 +76,16 @@ impl Rough {
     }
 
     /// What it was asked since this was called last.
-    pub(crate) fn asked(&self) -> Vec<Operation> {
+    pub(crate) fn asked(&self) -> Vec<Verb> {
         std::mem::take(&mut self.asked.lock().unwrap())
     }
 
     async fn meet<T>(
         &self,
-        operation: Operation,
+        verb: Verb,
         act: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
-        self.asked.lock().unwrap().push(operation);
+        self.asked.lock().unwrap().push(verb);
         let fault = self.next.lock().unwrap().pop_front();
         let fault = fault.unwrap_or_else(|| self.always.lock().unwrap().clone());
         match fault {
@@ -121,12 +121,12 @@ impl Rough {
 #[async_trait]
 impl Store for Rough {
     async fn claim(&self, claim: &Claim) -> Result<Claimed, StoreError> {
-        self.meet(Operation::Claim, self.inner.claim(claim)).await
+        self.meet(Verb::Claim, self.inner.claim(claim)).await
     }
 
     async fn renew(&self, lease: &Lease, lease_for: Duration) -> Result<Renewed, StoreError> {
         let act = self.inner.renew(lease, lease_for);
-        self.meet(Operation::Renew, act).await
+        self.meet(Verb::Renew, act).await
     }
 
     async fn complete(
@@ -136,12 +136,12 @@ impl Store for Rough {
         keep_for: Duration,
     ) -> Result<Completed, StoreError> {
         let act = self.inner.complete(lease, response, keep_for);
-        self.meet(Operation::Complete, act).await
+        self.meet(Verb::Complete, act).await
     }
 
     async fn release(&self, lease: &Lease, why: Release) -> Result<Released, StoreError> {
         let act = self.inner.release(lease, why);
-        self.meet(Operation::Release, act).await
+        self.meet(Verb::Release, act).await
     }
 
     async fn settled(
@@ -151,7 +151,7 @@ impl Store for Rough {
         at_most: Duration,
     ) -> Result<(), StoreError> {
         let act = self.inner.settled(slot, seen, at_most);
-        self.meet(Operation::Settled, act).await
+        self.meet(Verb::Settled, act).await
     }
 
     fn operate(&self) -> Option<&dyn Operate> {
@@ -163,22 +163,21 @@ impl Store for Rough {
 #[async_trait]
 impl Operate for Rough {
     async fn get(&self, slot: &Slot) -> Result<Option<Record>, StoreError> {
-        self.meet(Operation::Get, self.inside().get(slot)).await
+        self.meet(Verb::Get, self.inside().get(slot)).await
     }
 
     async fn list(&self, filter: &Filter, page: &Page) -> Result<Vec<(Slot, Record)>, StoreError> {
         let act = self.inside().list(filter, page);
-        self.meet(Operation::List, act).await
+        self.meet(Verb::List, act).await
     }
 
     async fn forget(&self, slot: &Slot) -> Result<bool, StoreError> {
-        self.meet(Operation::Forget, self.inside().forget(slot))
-            .await
+        self.meet(Verb::Forget, self.inside().forget(slot)).await
     }
 
     async fn extend(&self, slot: &Slot, extra: Duration) -> Result<bool, StoreError> {
         let act = self.inside().extend(slot, extra);
-        self.meet(Operation::Extend, act).await
+        self.meet(Verb::Extend, act).await
     }
 
     async fn resolve(
@@ -188,35 +187,35 @@ impl Operate for Rough {
         keep_for: Duration,
     ) -> Result<Resolved, StoreError> {
         let act = self.inside().resolve(slot, response, keep_for);
-        self.meet(Operation::Resolve, act).await
+        self.meet(Verb::Resolve, act).await
     }
 
     async fn sweep(&self, records_max: usize) -> Result<usize, StoreError> {
-        self.meet(Operation::Sweep, self.inside().sweep(records_max))
+        self.meet(Verb::Sweep, self.inside().sweep(records_max))
             .await
     }
 
     async fn stats(&self) -> Result<Stats, StoreError> {
-        self.meet(Operation::Stats, self.inside().stats()).await
+        self.meet(Verb::Stats, self.inside().stats()).await
     }
 
     async fn ping(&self) -> Result<(), StoreError> {
-        self.meet(Operation::Ping, self.inside().ping()).await
+        self.meet(Verb::Ping, self.inside().ping()).await
     }
 
     async fn count_replays(&self, replays: &[(Slot, u64)]) -> Result<(), StoreError> {
         let act = self.inside().count_replays(replays);
-        self.meet(Operation::CountReplays, act).await
+        self.meet(Verb::CountReplays, act).await
     }
 
     async fn agree(&self, name: &str, offer: &[u8]) -> Result<Vec<u8>, StoreError> {
         let act = self.inside().agree(name, offer);
-        self.meet(Operation::Agree, act).await
+        self.meet(Verb::Agree, act).await
     }
 
     async fn agreed(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
         let act = self.inside().agreed(name);
-        self.meet(Operation::Agree, act).await
+        self.meet(Verb::Agree, act).await
     }
 }
 

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, StatusCode};
+use onlyonce_core::Verb;
 use onlyonce_core::operate::Resolved;
 use onlyonce_core::{
     Claim, Claimed, Completed, Fingerprint, Lease, MemoryStore, OnLapse, Operate, Origin,
     OsEntropy, Record, Release, Response, Slot, State, Store, StoreErrorKind, codec,
 };
-use onlyonce_stores::metered::Operation;
 use onlyonce_stores::{KeyRing, Sealed};
 
 use crate::rough::{
@@ -321,11 +321,11 @@ async fn each_verb_is_still_one_round_trip() {
         .unwrap();
 
     let each = [
-        Operation::Claim,
-        Operation::Complete,
-        Operation::Claim,
-        Operation::Renew,
-        Operation::Release,
+        Verb::Claim,
+        Verb::Complete,
+        Verb::Claim,
+        Verb::Renew,
+        Verb::Release,
     ];
     assert_eq!(rough.asked(), each);
 }

@@ -21,15 +21,9 @@ fn cached(store: Arc<dyn Store>, clock: Arc<dyn Clock>, _: Arc<dyn Entropy>) -> 
 
 static OPENED: AtomicU64 = AtomicU64::new(0);
 
-fn guarded(
-    store: Arc<dyn Store>,
-    clock: Arc<dyn Clock>,
-    entropy: Arc<dyn Entropy>,
-) -> Arc<dyn Store> {
+fn guarded(store: Arc<dyn Store>, clock: Arc<dyn Clock>, _: Arc<dyn Entropy>) -> Arc<dyn Store> {
     let guarded = Guarded::new(store)
         .clock(clock)
-        .entropy(entropy)
-        .retries(1)
         .breaker(2, Duration::from_millis(300))
         .timeout(Duration::from_secs(600))
         .on_change(|state| {

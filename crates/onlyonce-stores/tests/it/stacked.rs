@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use onlyonce_core::Verb;
 use onlyonce_core::{MemoryStore, Operate, OsEntropy, Store};
 use onlyonce_stores::guarded::BreakerState;
-use onlyonce_stores::metered::Operation;
 use onlyonce_stores::{Cached, Guarded, KeyRing, Metered, Sealed};
 
 use crate::rough::{DOWN, LONG, Rough, WrappedBed, claim, done, failure, replayed};
@@ -41,7 +41,7 @@ mod cached_guarded_sealed_metered {
 #[tokio::test(start_paused = true)]
 async fn a_cache_outside_replays_while_the_breaker_is_open() {
     let rough = Rough::new(Arc::new(MemoryStore::new()));
-    let guarded = Arc::new(Guarded::new(rough.clone()).retries(0));
+    let guarded = Arc::new(Guarded::new(rough.clone()));
     let store = Cached::new(guarded.clone());
     let finished = done(&store, "stored", LONG).await;
     replayed(&store, &finished).await;
@@ -65,7 +65,7 @@ async fn a_meter_inside_a_cache_counts_what_reaches_the_store() {
         replayed(&store, &finished).await;
     }
 
-    assert_eq!(metered.snapshot().of(Operation::Claim).count, 2);
+    assert_eq!(metered.snapshot().of(Verb::Claim).count, 2);
 }
 
 /// A cache of opened records in front of the seal: what is forgotten stays forgotten.

@@ -55,7 +55,18 @@ impl Fate {
             Verb::Renew => Fault::CopiedRenew,
             Verb::Complete => Fault::CopiedComplete,
             Verb::Release => Fault::CopiedRelease,
-            Verb::Settled => return,
+            Verb::Settled
+            | Verb::Get
+            | Verb::List
+            | Verb::Forget
+            | Verb::Extend
+            | Verb::Resolve
+            | Verb::Sweep
+            | Verb::Stats
+            | Verb::Ping
+            | Verb::Recheck
+            | Verb::CountReplays
+            | Verb::Agree => return,
         };
         if !state.dice.chance(state.weather.copies_permille) {
             return;

@@ -10,7 +10,7 @@ use super::*;
 /// A store on which every failure counts: nothing is asked twice, and nobody asks in between.
 pub(super) fn brittle() -> (Arc<Rough>, Guarded) {
     let (rough, store) = bed();
-    (rough, store.retries(0).probe(NEVER))
+    (rough, store.probe(NEVER))
 }
 
 /// Longer than any test.

@@ -137,22 +137,22 @@ async fn only_that_takeover_costs_one_round_trip_more() {
     bed.rough.asked();
 
     taken(&bed.after, &running).await;
-    assert_eq!(bed.rough.asked(), [Operation::Claim]);
+    assert_eq!(bed.rough.asked(), [Verb::Claim]);
     let other = Claim {
         fingerprint: fingerprint(2),
         ..lapsed.clone()
     };
     taken(&bed.after, &other).await;
-    assert_eq!(bed.rough.asked(), [Operation::Claim]);
+    assert_eq!(bed.rough.asked(), [Verb::Claim]);
     let held = Claim {
         on_lapse: OnLapse::Hold,
         ..lapsed.clone()
     };
     taken(&bed.after, &held).await;
-    assert_eq!(bed.rough.asked(), [Operation::Claim]);
+    assert_eq!(bed.rough.asked(), [Verb::Claim]);
 
     assert!(is_granted(&bed.after, &lapsed).await);
-    assert_eq!(bed.rough.asked(), [Operation::Claim, Operation::Claim]);
+    assert_eq!(bed.rough.asked(), [Verb::Claim, Verb::Claim]);
 }
 
 #[tokio::test]

@@ -50,6 +50,17 @@ pub(in crate::sim) fn after(verb: Verb) -> &'static str {
         }
         Verb::Release => "a release ends the lease, and shortens no promise",
         Verb::Settled => "a read changes nothing",
+        Verb::Get
+        | Verb::List
+        | Verb::Forget
+        | Verb::Extend
+        | Verb::Resolve
+        | Verb::Sweep
+        | Verb::Stats
+        | Verb::Ping
+        | Verb::Recheck
+        | Verb::CountReplays
+        | Verb::Agree => "what operators do is not part of a run",
     }
 }
 

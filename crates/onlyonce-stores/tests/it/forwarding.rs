@@ -1,0 +1,210 @@
+//! No wrapper forgets a verb: whatever the store inside says reaches who asks the wrapper.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use onlyonce_core::operate::{Connections, Filter, Page, Resolved, Stats};
+use onlyonce_core::{
+    Claim, Claimed, Completed, Fingerprint, Lease, MemoryStore, Operate, OsEntropy, Record,
+    Release, Released, Renewed, Replay, Response, Slot, Store, StoreError, Token, async_trait,
+};
+use onlyonce_stores::{Cached, Guarded, KeyRing, Metered, Sealed};
+
+use crate::rough::{LONG, done, fingerprint, replayed};
+
+const CONNECTED: u64 = 7;
+const CONNECTIONS: Connections = Connections {
+    active: 3,
+    exhausted: 5,
+};
+const BYTES_MAX: usize = 1 << 20;
+
+/// The memory store, with what only stores on servers have.
+struct Server(MemoryStore);
+
+#[async_trait]
+#[deny(clippy::missing_trait_methods)]
+impl Store for Server {
+    async fn claim(&self, claim: &Claim) -> Result<Claimed, StoreError> {
+        self.0.claim(claim).await
+    }
+
+    async fn renew(&self, lease: &Lease, lease_for: Duration) -> Result<Renewed, StoreError> {
+        self.0.renew(lease, lease_for).await
+    }
+
+    async fn complete(
+        &self,
+        lease: &Lease,
+        response: &Arc<Response>,
+        keep_for: Duration,
+    ) -> Result<Completed, StoreError> {
+        self.0.complete(lease, response, keep_for).await
+    }
+
+    async fn release(&self, lease: &Lease, why: Release) -> Result<Released, StoreError> {
+        self.0.release(lease, why).await
+    }
+
+    async fn settled(
+        &self,
+        slot: &Slot,
+        seen: &Token,
+        at_most: Duration,
+    ) -> Result<(), StoreError> {
+        self.0.settled(slot, seen, at_most).await
+    }
+
+    fn recall(&self, slot: &Slot, fingerprint: &Fingerprint) -> Option<Replay> {
+        self.0.recall(slot, fingerprint)
+    }
+
+    fn response_bytes_max(&self) -> Option<usize> {
+        Some(BYTES_MAX)
+    }
+
+    fn operate(&self) -> Option<&dyn Operate> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+#[deny(clippy::missing_trait_methods)]
+impl Operate for Server {
+    async fn get(&self, slot: &Slot) -> Result<Option<Record>, StoreError> {
+        self.0.get(slot).await
+    }
+
+    async fn list(&self, filter: &Filter, page: &Page) -> Result<Vec<(Slot, Record)>, StoreError> {
+        self.0.list(filter, page).await
+    }
+
+    async fn forget(&self, slot: &Slot) -> Result<bool, StoreError> {
+        self.0.forget(slot).await
+    }
+
+    async fn extend(&self, slot: &Slot, extra: Duration) -> Result<bool, StoreError> {
+        self.0.extend(slot, extra).await
+    }
+
+    async fn resolve(
+        &self,
+        slot: &Slot,
+        response: &Arc<Response>,
+        keep_for: Duration,
+    ) -> Result<Resolved, StoreError> {
+        self.0.resolve(slot, response, keep_for).await
+    }
+
+    async fn sweep(&self, records_max: usize) -> Result<usize, StoreError> {
+        self.0.sweep(records_max).await
+    }
+
+    async fn stats(&self) -> Result<Stats, StoreError> {
+        self.0.stats().await
+    }
+
+    fn connections(&self) -> Option<Connections> {
+        Some(CONNECTIONS)
+    }
+
+    async fn ping(&self) -> Result<(), StoreError> {
+        self.0.ping().await
+    }
+
+    async fn recheck(&self) -> Result<(), StoreError> {
+        self.0.recheck().await
+    }
+
+    fn connected(&self) -> u64 {
+        CONNECTED
+    }
+
+    async fn count_replays(&self, replays: &[(Slot, u64)]) -> Result<(), StoreError> {
+        self.0.count_replays(replays).await
+    }
+
+    async fn agree(&self, name: &str, offer: &[u8]) -> Result<Vec<u8>, StoreError> {
+        self.0.agree(name, offer).await
+    }
+
+    async fn agreed(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        self.0.agreed(name).await
+    }
+}
+
+fn server() -> Arc<dyn Store> {
+    Arc::new(Server(MemoryStore::new()))
+}
+
+async fn wrappers() -> [(&'static str, Arc<dyn Store>); 4] {
+    let ring = KeyRing::generate(&OsEntropy::new());
+    [
+        ("cached", Arc::new(Cached::new(server()))),
+        ("guarded", Arc::new(Guarded::new(server()))),
+        ("metered", Arc::new(Metered::new(server()))),
+        (
+            "sealed",
+            Arc::new(Sealed::open(server(), ring).await.unwrap()),
+        ),
+    ]
+}
+
+#[tokio::test]
+async fn every_wrapper_tells_of_the_connections_inside() {
+    for (name, store) in wrappers().await {
+        let operate = store.operate().unwrap();
+
+        assert_eq!(operate.connections(), Some(CONNECTIONS), "{name}");
+        assert_eq!(operate.connected(), CONNECTED, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn every_wrapper_has_the_bound_of_the_store_inside() {
+    for (name, store) in wrappers().await {
+        let bytes_max = store.response_bytes_max().unwrap();
+
+        assert!(
+            bytes_max <= BYTES_MAX && bytes_max > BYTES_MAX / 2,
+            "{name}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn every_wrapper_but_the_seal_has_at_hand_what_the_store_inside_has() {
+    for (name, store) in wrappers().await {
+        let claim = done(&*store, "stored", LONG).await;
+
+        let recalled = store.recall(&claim.slot, &claim.fingerprint);
+
+        match recalled {
+            Some(replay) => assert_eq!(replay.response.body, "stored", "{name}"),
+            // What is inside it is sealed.
+            None => assert_eq!(name, "sealed"),
+        }
+        assert!(
+            store.recall(&claim.slot, &fingerprint(9)).is_none(),
+            "{name}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_cache_has_at_hand_what_it_remembers() {
+    let ring = KeyRing::generate(&OsEntropy::new());
+    let sealed = Arc::new(Sealed::open(server(), ring).await.unwrap());
+    let store = Cached::new(sealed);
+    let claim = done(&store, "stored", LONG).await;
+    assert!(store.recall(&claim.slot, &claim.fingerprint).is_none());
+    replayed(&store, &claim).await;
+
+    let recalled = store.recall(&claim.slot, &claim.fingerprint).unwrap();
+
+    assert_eq!(recalled.response.body, "stored");
+    assert_eq!(store.tally().hits, 1);
+    assert!(store.recall(&claim.slot, &fingerprint(9)).is_none());
+    assert!(store.forget(&claim.slot).await.unwrap());
+    assert!(store.recall(&claim.slot, &claim.fingerprint).is_none());
+}
