@@ -68,7 +68,7 @@ const SERIES: [(&str, u32); 10] = [
     ("G", 10),
     ("O", 5),
     ("X", 4),
-    ("PROTOCOL ", 24),
+    ("PROTOCOL ", 42),
     ("KNOWN ", 26),
 ];
 /// Ids without a number: the default numbers and the profiles.

@@ -27,6 +27,8 @@ pub mod engine;
 pub mod entropy;
 pub mod entry;
 pub mod event;
+#[cfg(feature = "axum")]
+mod extract;
 pub mod fingerprint;
 pub mod key;
 pub mod memory;
@@ -45,6 +47,8 @@ pub use clock::{Clock, SystemClock, Timestamp};
 pub use engine::{Answer, Call, Engine, Execution, Held, Outcome, Verdict};
 pub use entropy::{Entropy, OsEntropy};
 pub use event::{About, Event, Subscriber, Verb};
+#[cfg(feature = "axum")]
+pub use extract::NoExecution;
 pub use fingerprint::{Fingerprint, FingerprintBuilder, FingerprintRule};
 pub use key::{Key, KeyError, KeyRule};
 pub use memory::MemoryStore;

@@ -41,5 +41,7 @@ pub use hosts::{Foreign, KnownHosts, same_origin};
 pub use layer::{ClassifyError, ErrorsAreUnknown, IdempotencyLayer, RouteError};
 pub use linger::{Linger, waits_for_leave};
 pub use onlyonce_core::Execution;
+#[cfg(feature = "axum")]
+pub use onlyonce_core::NoExecution;
 pub use scope::{ClientAddress, Principal, ScopePart};
 pub use service::Idempotent;

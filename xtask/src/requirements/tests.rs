@@ -120,7 +120,7 @@ fn ids_end_where_the_requirements_end() {
         "k1",
         "Q1",
         "PROTOCOL",
-        "PROTOCOL 25",
+        "PROTOCOL 43",
         "PROTOCOL 01",
         "PROTOCOL3",
         "KNOWN 27",

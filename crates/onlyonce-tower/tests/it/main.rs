@@ -12,6 +12,7 @@ mod derived_keys;
 mod details;
 mod duplicates;
 mod extension;
+mod extractor;
 mod grpc;
 mod hold;
 mod identity;
