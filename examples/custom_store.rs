@@ -9,13 +9,13 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use onlyonce::engine::job::RunError;
-use onlyonce::store::Receipt;
-use onlyonce::{
+use onlyonce::RunError;
+use onlyonce::core::{
     Claim, Claimed, Clock, Completed, Engine, Lease, Meta, OnLapse, OsEntropy, Record, Release,
     Released, Renewed, Response, Slot, SlotSecret, State, Store, StoreError, StoreErrorKind,
     SystemClock, Token, async_trait,
 };
+use onlyonce::store::Receipt;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 

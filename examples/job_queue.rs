@@ -8,8 +8,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use onlyonce::engine::job::Job;
-use onlyonce::{Engine, MemoryStore};
+use onlyonce::{Engine, Job, MemoryStore};
 use serde::Serialize;
 use tokio::sync::mpsc::{self, UnboundedSender};
 

@@ -10,15 +10,16 @@ use std::error::Error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::State;
 use axum::http::{Request, StatusCode};
 use axum::response::{IntoResponse, Response as HttpResponse};
 use axum::routing::post;
-use axum::{Extension, Router};
+use onlyonce::sqlx::{MySqlPool, PgPool, SqlitePool};
+use onlyonce::store::{Completed, Renewed};
 use onlyonce::stores::sql::{MySqlStore, PostgresStore, SqliteStore};
-use onlyonce::{Completed, Engine, Execution, IdempotencyLayer, Renewed, Response};
-use sqlx::{MySqlPool, PgPool, SqlitePool};
+use onlyonce::{Engine, Execution, IdempotencyLayer, Response};
 use tower::ServiceExt;
 
 /// A shop in one of the databases. It is the same for each of them; but each has transactions of a
@@ -36,7 +37,7 @@ macro_rules! shop {
 
             async fn order(
                 State(Shop { store, pool }): State<Shop>,
-                Extension(execution): Extension<Execution>,
+                execution: Execution,
                 item: String,
             ) -> Result<(StatusCode, String), NotNow> {
                 let lease = execution.lease().ok_or("it runs without protection")?;

@@ -3,20 +3,21 @@
 use std::time::{Duration, Instant};
 
 use crate::cargo::{cargo, packages, sim_command, status};
-use crate::{Failure, links, publish, rules, test};
+use crate::{Failure, guides, links, publish, rules, test};
 
 /// A check, and the name under which it is reported. It returns false when the check said no.
 type Stage = (&'static str, fn() -> Result<bool, Failure>);
 
-const STAGES: [Stage; 9] = [
+const STAGES: [Stage; 10] = [
     ("format", format),
+    ("profiles are data", rules::profiles_are_data),
+    ("architecture is short", rules::architecture_is_short),
+    ("guides", guides::show_what_is_tested),
+    ("links", links::lead_somewhere),
+    ("packages", publish::packages_are_complete),
     ("clippy", clippy),
     ("features", features),
     ("docs", docs),
-    ("profiles are data", rules::profiles_are_data),
-    ("architecture is short", rules::architecture_is_short),
-    ("links", links::lead_somewhere),
-    ("packages", publish::packages_are_complete),
     ("simulator", simulator),
 ];
 

@@ -16,6 +16,7 @@ mod documents;
 mod follow;
 mod fuzz;
 mod guarantees;
+mod guides;
 mod links;
 mod publish;
 mod requirements;

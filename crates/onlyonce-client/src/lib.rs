@@ -29,5 +29,5 @@ pub use transport::{Http, REPLY_BYTES_MAX, Transport, TransportError};
 
 /// The guide's code, run with the tests.
 #[cfg(doctest)]
-#[doc = include_str!("../../../docs/guides/offline-queue.md")]
+#[doc = include_str!("../tests/guides/offline-queue.md")]
 struct Guide;

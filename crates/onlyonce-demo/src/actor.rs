@@ -12,8 +12,9 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation};
+use onlyonce::core::{Entropy, OsEntropy};
 use onlyonce::policy::Envelope;
-use onlyonce::{Entropy, OsEntropy, Principal, Store, StoreError};
+use onlyonce::{Principal, Store, StoreError};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 

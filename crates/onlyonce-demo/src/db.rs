@@ -5,9 +5,10 @@
 use std::str::FromStr;
 use std::sync::Arc;
 
+use onlyonce::store::{Completed, Renewed};
 use onlyonce::stores::OpenError;
 use onlyonce::stores::sql::{PostgresStore, SqliteStore};
-use onlyonce::{Completed, Execution, Renewed, Store};
+use onlyonce::{Execution, Store};
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions, PgRow, Postgres};
 use sqlx::sqlite::{Sqlite, SqliteRow};
 use sqlx::{FromRow, Transaction};

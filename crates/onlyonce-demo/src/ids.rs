@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use onlyonce::{Clock as _, Entropy, OsEntropy, SystemClock, Timestamp};
+use onlyonce::core::{Clock as _, Entropy, OsEntropy, SystemClock, Timestamp};
 
 /// Makes ids that nobody can guess.
 #[derive(Clone)]

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use onlyonce::Reason;
+use onlyonce::core::Timestamp;
 use onlyonce::event::{About, Event, Subscriber};
-use onlyonce::{Reason, Timestamp};
 use tokio::sync::{mpsc, oneshot};
 
 use self::writer::Writer;

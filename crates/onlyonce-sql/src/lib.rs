@@ -24,3 +24,5 @@ pub use postgres::{PostgresOptions, PostgresStore};
 pub use shared::SqlOptions;
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteStore;
+/// The library behind these stores, in the version whose transactions they take: sqlx 0.9.
+pub use sqlx;

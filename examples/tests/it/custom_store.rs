@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use onlyonce::operate::{Filter, Page, Resolved, Stats};
-use onlyonce::{
+use onlyonce::core::operate::{Filter, Page, Resolved, Stats};
+use onlyonce::core::{
     Claim, Claimed, Clock, Completed, Fingerprint, Lease, Operate, OsEntropy, Record, Release,
     Released, Renewed, Response, Slot, Store, StoreError, StoreErrorKind, SystemClock, Timestamp,
     Token, async_trait,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use onlyonce::Timestamp;
+use onlyonce::core::Timestamp;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 

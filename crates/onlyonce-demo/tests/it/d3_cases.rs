@@ -148,7 +148,7 @@ async fn d3_case_3_a_forgotten_key_runs_again() {
 
     // What the end of its time does; the clock itself is moved where there is a process to do it to.
     let operate = bed.demo.engine().store().operate().unwrap();
-    let page = onlyonce::operate::Page {
+    let page = onlyonce::core::operate::Page {
         after: None,
         records_max: 10,
     };
