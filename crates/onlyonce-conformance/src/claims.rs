@@ -1,5 +1,5 @@
-//! Who gets a slot (PROTOCOL 2): whoever finds it empty or expired, or holds it already; and a
-//! different fingerprint never (PROTOCOL 3). Takeovers are in the file beside this one.
+//! Who gets a slot (docs/protocol.md#rule-2): a claim that finds it empty or expired, or holds it already; and a
+//! different fingerprint never (docs/protocol.md#rule-3). Takeovers are in the file beside this one.
 
 #![expect(missing_docs, reason = "the names are the sentences")]
 

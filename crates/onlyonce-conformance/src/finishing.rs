@@ -1,4 +1,4 @@
-//! How an answer gets into the store (PROTOCOL 4, T2): fenced by token, once, and kept from the
+//! How an answer gets into the store (docs/protocol.md#rule-4, T2): fenced by token, once, and kept from the
 //! moment it is stored.
 
 #![expect(missing_docs, reason = "the names are the sentences")]

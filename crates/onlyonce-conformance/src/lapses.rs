@@ -1,4 +1,4 @@
-//! What a lapsed claim is worth (PROTOCOL 1, 2 and 6): the next equal claim takes it over if both
+//! What a lapsed claim is worth (docs/protocol.md, rules 1, 2 and 6): the next equal claim takes it over if both
 //! sides re-run, nobody does if one side holds, and it is not forgotten before its time.
 
 #![expect(missing_docs, reason = "the names are the sentences")]

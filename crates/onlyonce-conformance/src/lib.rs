@@ -1,4 +1,4 @@
-//! What every store must do (PROTOCOL 1 to 7, B5), as plain functions whose names are the
+//! What every store must do (docs/protocol.md, rules 1 to 7, B5), as plain functions whose names are the
 //! sentences. A store's tests make a [`TestBed`], and [`conformance_suite!`](crate::conformance_suite)
 //! turns every function into a test of the same name:
 //!

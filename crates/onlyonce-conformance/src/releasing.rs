@@ -1,4 +1,4 @@
-//! How a claim ends without an answer (PROTOCOL 4 and 5): given back because nothing ran, or left
+//! How a claim ends without an answer (docs/protocol.md, rules 4 and 5): given back because nothing ran, or left
 //! as "outcome unknown"; never somebody else's, and never back to life.
 
 #![expect(missing_docs, reason = "the names are the sentences")]
@@ -200,7 +200,7 @@ pub async fn an_unknown_end_under_hold_is_never_claimable(bed: &dyn TestBed) {
     }
 }
 
-/// PROTOCOL 6: what was promised with the claim, lease and retention, is not shortened.
+/// docs/protocol.md#rule-6: what was promised with the claim, lease and retention, is not shortened.
 pub async fn an_unknown_end_is_kept_for_lease_and_retention(bed: &dyn TestBed) {
     let store = Subject::of(bed);
 

@@ -1,4 +1,4 @@
-//! How a duplicate waits (PROTOCOL 7): until the claim it saw is over, and no longer. A store may
+//! How a duplicate waits (docs/protocol.md#rule-7): until the claim it saw is over, and no longer. A store may
 //! wake a waiter for nothing, but not all the time.
 
 #![expect(missing_docs, reason = "the names are the sentences")]

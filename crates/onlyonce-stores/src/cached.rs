@@ -1,5 +1,5 @@
 //! Finished results in this process's memory, in front of a durable or shared store (B6,
-//! PROTOCOL 15): a replay of one costs no round trip. Correct under delete and expiry.
+//! docs/protocol.md#rule-15): a replay of one costs no round trip. Correct under delete and expiry.
 
 use std::sync::Arc;
 use std::time::Duration;

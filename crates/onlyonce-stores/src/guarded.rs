@@ -1,4 +1,4 @@
-//! A store that fails quickly and recovers by itself (B7, PROTOCOL 14): a bound on how long every
+//! A store that fails quickly and recovers by itself (B7, docs/protocol.md#rule-14): a bound on how long every
 //! operation takes, and a circuit breaker that gates claims only. It asks once: the engine alone
 //! repeats what failed.
 

@@ -1,4 +1,4 @@
-//! What is stored, compressed and encrypted (R7, PROTOCOL 24). A stolen store shows no answer, and
+//! What is stored, compressed and encrypted (R7, docs/protocol.md#rule-24). A stolen store shows no answer, and
 //! its fingerprints cannot be guessed back into requests; bytes that were changed, moved or
 //! replayed are refused, never shown.
 

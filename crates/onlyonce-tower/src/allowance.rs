@@ -1,5 +1,5 @@
 //! What one caller may take: keys and bytes of the store, so that a flood of new keys by one cannot
-//! fill it for all (PROTOCOL 20), and bad requests in a minute, so that keys cannot be guessed.
+//! fill it for all (docs/protocol.md#rule-20), and bad requests in a minute, so that keys cannot be guessed.
 //! It lives in the layer, which knows the caller and words refusals; the engine knows no callers.
 //!
 //! Counted in this process, without a word to the store: with n processes a caller has n times as

@@ -1,4 +1,4 @@
-//! Keeps web pages out of a service that trusts whoever can reach it, as one on loopback does. A
+//! Keeps web pages out of a service that trusts every client that can reach it, as one on loopback does. A
 //! browser on the same machine can reach it too, for any page that it shows: a page can send a
 //! request across sites, and one whose name is made to point at this machine (DNS rebinding) can
 //! even read the answer. The first is told by `Origin` and `Sec-Fetch-Site`, the second by `Host`.

@@ -161,7 +161,7 @@ impl<C> IdempotencyLayer<C> {
         self
     }
 
-    /// Says what an error of the inner service means: that nothing ran, or that nobody knows.
+    /// Says what an error of the inner service means: that nothing ran, or that the outcome is unknown.
     pub fn classify_errors<D>(self, classify: D) -> IdempotencyLayer<D> {
         IdempotencyLayer {
             settings: self.settings,

@@ -15,7 +15,7 @@ const LINGER_TIME_MAX: Duration = Duration::from_secs(10);
 const LINGER_BYTES_MAX: u64 = 64 << 20;
 
 /// How much of a request's body is still read after its answer was decided, so that a client which
-/// sends first and reads then hears the answer. Whichever bound comes first ends it.
+/// sends everything before it reads still gets the answer. Whichever bound comes first ends it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Linger {
     /// For so long; not at all if zero.

@@ -37,7 +37,7 @@ pub enum ScopePart {
         /// Whether something in front of us sets it and removes what clients send.
         trusted: bool,
     },
-    /// A session cookie: whoever has it is its caller.
+    /// A session cookie: the bearer is the caller.
     Cookie(String),
     /// A member of the JSON body.
     Body(String),
@@ -46,7 +46,7 @@ pub enum ScopePart {
     Jwt(JwtVerifier),
 }
 
-/// The verified identity of a caller, put into the request's extensions by whoever verified it.
+/// The verified identity of a caller, put into the request's extensions by the code that verified it.
 ///
 /// ```
 /// use onlyonce_tower::Principal;
@@ -70,7 +70,7 @@ impl Principal {
     }
 }
 
-/// Where a request came from, put into its extensions by whoever took the connection. It counts
+/// Where a request came from, put into its extensions by the server that accepted the connection. It counts
 /// for an [`Allowance`](crate::Allowance) where nothing proves who the caller is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientAddress(pub IpAddr);
@@ -89,7 +89,7 @@ pub(crate) struct Scoped<'a> {
     pub(crate) credential: Option<[u8; 32]>,
     /// Who the caller is, where something vouches for it.
     proven: Option<Vec<u8>>,
-    /// What nobody else can show, and is in the address: an opaque credential, a session.
+    /// What no other caller can present, and is in the address: an opaque credential, a session.
     secret: Option<&'a [u8]>,
     /// The first parameter of the path among its parts.
     pub(crate) intake: Option<Arc<str>>,

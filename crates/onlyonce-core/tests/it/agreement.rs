@@ -1,4 +1,4 @@
-//! PROTOCOL 26: the slot secret is agreed on for as long as the store lives. A store that lost its
+//! docs/protocol.md#rule-26: the slot secret is agreed on for as long as the store lives. A store that lost its
 //! data gets it back from the engines that run; two engines never run on different secrets.
 
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -174,7 +174,7 @@ async fn another_meaning_is_refused_at_once_while_the_first_runs() {
     assert_eq!(refused(&other), Reason::Mismatch);
 }
 
-/// PROTOCOL 12: the flight in this process may itself be the one that is refused.
+/// docs/protocol.md#rule-12: the flight in this process may itself be the one that is refused.
 #[tokio::test(start_paused = true)]
 async fn a_mismatch_is_not_judged_against_a_flight_the_store_has_not_confirmed() {
     let (store, node) = bed().await;

@@ -179,7 +179,7 @@ async fn a_completion_whose_reply_was_lost_is_stored_once() {
     assert_eq!(node.heard.count(|it| matches!(it, Event::Stored { .. })), 1);
 }
 
-/// PROTOCOL 9: the background is bounded, in bytes too.
+/// docs/protocol.md#rule-9: the background is bounded, in bytes too.
 #[tokio::test(start_paused = true)]
 async fn what_the_background_cannot_hold_is_abandoned_and_said_so() {
     let (store, node) = bed().await;

@@ -62,7 +62,7 @@ async fn namespaces_keep_environments_apart() {
     );
 }
 
-/// PROTOCOL 17: an unverified identity may address a record, but not read another's.
+/// docs/protocol.md#rule-17: an unverified identity may address a record, but not read another's.
 #[tokio::test]
 async fn another_credential_neither_runs_nor_replays() {
     let engine = Engine::open(MemoryStore::new()).await.unwrap();

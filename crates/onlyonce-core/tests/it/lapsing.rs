@@ -266,7 +266,7 @@ async fn nothing_starts_on_a_late_lease_that_cannot_be_renewed() {
     );
 }
 
-/// PROTOCOL 8: a grant that took long to arrive is renewed before the handler starts.
+/// docs/protocol.md#rule-8: a grant that took long to arrive is renewed before the handler starts.
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_arrives_late_is_renewed_before_the_handler_starts() {
     let (store, node) = bed().await;

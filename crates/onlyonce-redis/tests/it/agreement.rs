@@ -1,5 +1,5 @@
 //! A server that comes back without its data: the slot secret is written back by the engines that
-//! run, and no two of them ever run on different ones (PROTOCOL 26).
+//! run, and no two of them ever run on different ones (docs/protocol.md#rule-26).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

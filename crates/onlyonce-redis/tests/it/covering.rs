@@ -1,4 +1,4 @@
-//! What is acknowledged with `wait_replicas` was replicated, also what was only read (PROTOCOL 41).
+//! What is acknowledged with `wait_replicas` was replicated, also what was only read (docs/protocol.md#rule-41).
 //! Since 7.2 WAIT waits only for what its own connection wrote, so this runs on a server before that
 //! and on one after it.
 

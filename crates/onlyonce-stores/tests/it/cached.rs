@@ -1,4 +1,4 @@
-//! A cached store (B6, PROTOCOL 15) answers for finished results without the store inside, and is
+//! A cached store (B6, docs/protocol.md#rule-15) answers for finished results without the store inside, and is
 //! right about them: under delete, extension, expiry, and whatever else happens meanwhile.
 
 use std::sync::Arc;

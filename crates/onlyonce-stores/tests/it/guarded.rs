@@ -1,4 +1,4 @@
-//! A guarded store (B7, PROTOCOL 14) fails quickly, and leaves a store that is down alone, but for
+//! A guarded store (B7, docs/protocol.md#rule-14) fails quickly, and leaves a store that is down alone, but for
 //! those who finish what they have begun. It asks once; the engine around it asks again.
 
 use std::sync::{Arc, Mutex};

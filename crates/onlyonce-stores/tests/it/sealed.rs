@@ -1,4 +1,4 @@
-//! A sealed store (R7, PROTOCOL 24) keeps secret what it is given, gives it back exactly, and
+//! A sealed store (R7, docs/protocol.md#rule-24) keeps secret what it is given, gives it back exactly, and
 //! refuses whatever is not what it sealed.
 
 use std::sync::Arc;

@@ -315,7 +315,7 @@ impl Ledger {
 
     /// The time in which the answer to a call must have been true: its own, and that of the flight
     /// it may have been attached to. A flight asks the store before some of its duplicates come,
-    /// and they share what it is told (rule 13); how long before is bounded by a verb's latency.
+    /// and they share what it is told (docs/protocol.md#rule-13); how long before is bounded by a verb's latency.
     pub(super) fn answerable(&self, call: usize, now: Ms) -> Window {
         let process = self.calls[call].process;
         self.reach_back(process, self.heard_in(call, now), self.lag)

@@ -70,7 +70,7 @@ impl Cell {
         self.tenures.iter().rev().find(|it| it.token == *token)
     }
 
-    /// Whether this token was released less than a lease ago (rule 5).
+    /// Whether this token was released less than a lease ago (docs/protocol.md#rule-5).
     pub(super) fn is_dead(&self, token: &Token, now: Ms) -> bool {
         let mut dead = self.dead.iter();
         dead.any(|(it, until)| it == token && now < *until)

@@ -8,7 +8,7 @@ use onlyonce_core::{Engine, Slot};
 pub(crate) struct Asker {
     /// Who it is, where something vouches for it.
     pub(super) proven: Option<Vec<u8>>,
-    /// What nobody else can show: an opaque credential, a session.
+    /// What no other caller can present: an opaque credential, a session.
     pub(super) secret: Option<Vec<u8>>,
     /// A digest of a credential that was not verified.
     pub(super) credential: Option<[u8; 32]>,

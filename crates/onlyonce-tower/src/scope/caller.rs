@@ -1,4 +1,4 @@
-//! The caller by the credential it shows (PROTOCOL 17). A verified [`Principal`] comes first. An
+//! The caller by the credential it shows (docs/protocol.md#rule-17). A verified [`Principal`] comes first. An
 //! unverified JWT gives issuer and subject for the address, but then the record remembers the
 //! credential, and another one neither runs nor replays. An opaque credential is its own address.
 

@@ -1,5 +1,5 @@
 //! Who is who: callers that must never meet in one record, and one caller that must always find
-//! its own (requirements K6, K7, X1; PROTOCOL 17).
+//! its own (requirements K6, K7, X1; docs/protocol.md#rule-17).
 
 use http::HeaderName;
 use http::header::AUTHORIZATION;

@@ -25,7 +25,7 @@ pub(in crate::sim) struct Tenure {
     /// life.
     pub(in crate::sim) renewed: Ms,
     pub(in crate::sim) lease_until: Ms,
-    /// Until when rule 6 promises "never twice" under `hold`: lease and retention from the claim.
+    /// Until when docs/protocol.md#rule-6 promises "never twice" under `hold`: lease and retention from the claim.
     pub(in crate::sim) promised: Ms,
     tail: Ms,
     pub(in crate::sim) expires: Ms,

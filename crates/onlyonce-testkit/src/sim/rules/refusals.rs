@@ -92,7 +92,7 @@ fn mismatched(ledger: &Ledger, call: usize, during: Window, fits: impl Fn(bool) 
             && it.whole().meets(during)
     });
     // A flight of this process that was granted its claim: the store confirmed its fingerprint,
-    // and as long as nothing says that the lease is lost, the process may believe it (rule 12).
+    // and as long as nothing says that the lease is lost, the process may believe it (docs/protocol.md#rule-12).
     let mut runs = ledger.runs.iter();
     // In a rotation a flight may be granted its claim under the old secret alone, and run nothing.
     let mut around = ledger.around(call, during);

@@ -40,7 +40,7 @@ const STANDARD: Contract = Contract {
     timed_out: Refused::later(504, "timed-out"),
 };
 
-/// Intake submissions. Below 500 is stored, but for the answers from before the work (PROTOCOL 21).
+/// Intake submissions. Below 500 is stored, but for the answers from before the work (docs/protocol.md#rule-21).
 const FORMBRIDGE: Contract = Contract {
     profile: Profile::Formbridge,
     route_in_scope: true,
@@ -163,7 +163,7 @@ const IETF: Contract = Contract {
     ..STANDARD
 };
 
-/// As Stripe does it. What is from before the work (PROTOCOL 21) is no 4xx after it began.
+/// As Stripe does it. What is from before the work (docs/protocol.md#rule-21) is no 4xx after it began.
 const STRIPE: Contract = Contract {
     profile: Profile::Stripe,
     envelope: Envelope::TypeError,
