@@ -1,5 +1,5 @@
 //! Everything side by side in one run of bounded time: results as JSON, as Markdown tables and as
-//! plots. A part that fails is told, and the others go on.
+//! plots. A part that fails is reported, and the others go on.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! A client that sends what wrk sends, one request a connection: to begin sessions, to store what
+//! A client that sends what wrk sends, one request per connection: to begin sessions, to store what
 //! shall be replayed, and to send duplicates at the same time.
 
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub(crate) struct Client {
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
     pub(crate) body: Bytes,
-    /// The cookie that it sets, without what is told of it.
+    /// The cookie that it sets, without its attributes.
     pub(crate) cookie: Option<String>,
 }
 
@@ -54,7 +54,7 @@ impl Client {
         let (sender, connection) = handshake(TokioIo::new(stream))
             .await
             .map_err(Failure::doing("connect"))?;
-        // Its end is seen by whoever sends.
+        // The sender notices its end.
         tokio::spawn(async move { drop(connection.await) });
         Ok(Self { sender })
     }

@@ -75,7 +75,7 @@ enum What {
     },
     /// Throughput and p99 against concurrency, live keys, body size and number of gateways
     Scaling(scaling::Options),
-    /// Write the Debian packages that are not installed, one a line
+    /// Write the Debian packages that are not installed, one per line
     Missing,
     /// Open a file store, say how long it took and what it holds
     #[command(hide = true)]

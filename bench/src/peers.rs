@@ -1,5 +1,5 @@
 //! The peers in front of the same trivial handler, beside us and beside nothing at all. Each is
-//! installed from its registry into a folder of its own; one that cannot be is told, and the others
+//! installed from its registry into a folder of its own; one that cannot be is reported, and the others
 //! go on.
 
 mod duplicates;

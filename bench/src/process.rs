@@ -15,7 +15,7 @@ const PATIENCE: u32 = 1000;
 const PAUSE: Duration = Duration::from_millis(20);
 /// How often it is looked whether it has ended in order, before it is ended at once.
 const ENDING: u32 = 250;
-/// How much of a log is told.
+/// How much of a log is shown.
 const LOG_BYTES_TOLD: usize = 400;
 
 pub(crate) struct Process {
@@ -116,7 +116,7 @@ fn wrapped(command: &Command) -> Command {
     wrapped
 }
 
-/// A port that nobody has at the moment.
+/// A port that is free at the moment.
 pub(crate) fn free_port() -> Result<u16, Failure> {
     Ok(servers::free_port()?)
 }

@@ -131,7 +131,7 @@ impl Curve {
     }
 }
 
-/// A curve that fails is told after the others.
+/// A curve that fails is reported after the others.
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let mut failed = Vec::new();
     for curve in Curve::value_variants() {

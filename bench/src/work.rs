@@ -21,7 +21,7 @@ const LEASE: Duration = Duration::from_secs(60);
 /// Below are the numbers of records that a store is filled with.
 const FILLED_MAX: u64 = 1 << 40;
 
-/// The next slot that nobody has used.
+/// The next slot that has not been used.
 static NEXT: AtomicU64 = AtomicU64::new(FILLED_MAX);
 
 /// One caller, operation after operation.
@@ -54,7 +54,7 @@ impl Caller {
         }
     }
 
-    /// The claim of a slot that nobody has used.
+    /// The claim of a slot that has not been used.
     pub(crate) fn new_claim(&self) -> Claim {
         self.claim(numbered(NEXT.fetch_add(1, Ordering::Relaxed)))
     }

@@ -150,7 +150,7 @@ impl Clients {
             let answer = self.send(gateway, key, manner, patience, dice).await;
             match answer {
                 Answer::Done(_) | Answer::Garbled => return answer,
-                // It may be run again: whoever asks again gets its answer.
+                // It may be run again: a retry gets its answer.
                 Answer::Unknown if self.on_lapse == OnLapse::Hold => return answer,
                 Answer::Unknown | Answer::Refused(_) | Answer::Nothing => {}
             }
@@ -232,7 +232,7 @@ impl Clients {
         format!("{}-{}", self.name, key % FOREIGN)
     }
 
-    /// How long an execution takes, in milliseconds: the same whoever asks. Some take longer than a
+    /// How long an execution takes, in milliseconds: the same for every caller. Some take longer than a
     /// lease, so that faults meet them.
     fn work_of(&self, key: u64) -> u64 {
         if key >= PROBES {

@@ -106,7 +106,7 @@ pub(crate) struct History {
     pub(crate) executions: Vec<Execution>,
     pub(crate) troubles: Vec<Trouble>,
     pub(crate) stalls: Vec<Stall>,
-    /// What ended though nobody ended it, in words.
+    /// Processes that ended without being stopped, in words.
     pub(crate) crashes: Vec<String>,
 }
 

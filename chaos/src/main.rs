@@ -51,7 +51,7 @@ struct Cli {
 enum What {
     /// Inject faults, and judge what happened
     Run(Options),
-    /// Write the Debian packages that are not installed, one a line
+    /// Write the Debian packages that are not installed, one per line
     Missing,
     /// A gateway with a planted bug
     #[command(hide = true)]

@@ -30,7 +30,7 @@ impl Net {
     pub(crate) fn make() -> Result<Self, Failure> {
         let _making = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
         let taken = run(&["ip", "-o", "-4", "address", "show"], PURPOSE)?;
-        // Addresses that are set aside for tests of networks: nobody's in the real one.
+        // Addresses that are reserved for tests of networks; no real host has one.
         let number = (1..=250)
             .find(|number| !taken.contains(&format!(" 198.18.{number}.")))
             .ok_or_else(|| Failure::new("all addresses for networks of gateways are taken"))?;

@@ -32,7 +32,7 @@ pub(crate) struct Options {
     /// How many operations to make at least, over all rounds
     #[arg(long, default_value_t = 10_000)]
     operations: u64,
-    /// End after so many minutes a round, whatever was done by then
+    /// End each round after this many minutes, whatever was done by then
     #[arg(long)]
     minutes: Option<u64>,
     /// Where all random choices come from

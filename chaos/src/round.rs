@@ -222,7 +222,7 @@ impl Plan {
         Some(self.watch.now() - since)
     }
 
-    /// Once all faults are over, every key has a final answer for whoever asks.
+    /// Once all faults are over, every key has a final answer.
     async fn ask_again(&self, clients: &Clients) {
         stream::iter(clients.keys())
             .for_each_concurrent(ASKED_AT_A_TIME, async |key| {

@@ -31,7 +31,7 @@ struct Unfenced {
 
 #[async_trait]
 impl Store for Unfenced {
-    /// Tokens are not compared: whoever comes last finishes.
+    /// Tokens are not compared: the last one to complete wins.
     async fn complete(
         &self,
         lease: &Lease,

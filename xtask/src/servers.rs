@@ -94,11 +94,11 @@ impl Servers {
         variables.map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// Starts the program and reads the addresses, one a line up to an empty one. What it says
+    /// Starts the program and reads the addresses, one per line up to an empty one. What it says
     /// otherwise goes to the terminal.
     fn start(&mut self, program: &Path) -> Result<(), Failure> {
         let mut command = Command::new(program);
-        // In a group of its own it hears of a Ctrl-C only through us, and can clear up.
+        // In a process group of its own it gets a Ctrl-C only through us, and can clean up.
         command
             .process_group(0)
             .stdin(Stdio::piped())
@@ -152,7 +152,7 @@ fn are_needed(extra: &[String]) -> bool {
     selects_all
 }
 
-/// Installs the Debian packages that `asked` names, one a line.
+/// Installs the Debian packages that `asked` names, one per line.
 pub(crate) fn install_missing(asked: &mut Command) -> Result<(), Failure> {
     let text = stdout(asked)?;
     let text = text.ok_or_else(|| Failure::new("cannot see which packages are installed"))?;

@@ -57,7 +57,7 @@ async fn send(
     }
     let mut answers = Vec::new();
     for task in tasks {
-        // Who hears nothing is not served, and that is what is measured.
+        // A caller without an answer is not served, and that is what is measured.
         answers.extend(task.await.map_err(Failure::doing("send duplicates"))?);
     }
     Ok(answers)

@@ -46,7 +46,7 @@ impl Nginx {
     }
 }
 
-/// What the upstream is told of the client is what our gateway tells it too.
+/// The upstream gets the same headers about the client as from our gateway.
 fn configuration(folder: &str, port: u16, upstream: u16) -> String {
     format!(
         r#"

@@ -167,7 +167,7 @@ impl<'a> Excuses<'a> {
 }
 
 impl Spell {
-    /// What happens between clients and gateways keeps nobody from renewing or storing, nor does a
+    /// What happens between clients and gateways keeps no gateway from renewing or storing, nor does a
     /// gateway's wrong clock.
     fn of(trouble: &Trouble) -> Option<Self> {
         let ill = match trouble.kind {

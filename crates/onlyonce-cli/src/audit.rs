@@ -37,7 +37,7 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Print the newest entries, one JSON object a line
+    /// Print the newest entries, one JSON object per line
     Tail {
         #[command(flatten)]
         place: Place,
@@ -158,7 +158,7 @@ impl Kept {
     }
 }
 
-/// Does it; gives the exit code.
+/// Runs the command; returns the exit code.
 pub async fn run(args: &Args) -> ExitCode {
     match act(args).await {
         Ok(()) => ExitCode::SUCCESS,

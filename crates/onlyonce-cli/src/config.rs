@@ -11,7 +11,7 @@ use crate::said::{NO, give, say};
 /// What to do with settings.
 #[derive(Debug, Subcommand)]
 pub enum Action {
-    /// Read a file, and the keys and certificates it names, and say all that is wrong, by line
+    /// Check a file, and the keys and certificates it names; report every mistake, by line
     Check {
         /// The file
         file: PathBuf,
@@ -20,7 +20,7 @@ pub enum Action {
     Docs,
 }
 
-/// Does it; gives the exit code.
+/// Runs the command; returns the exit code.
 pub fn run(action: &Action) -> ExitCode {
     match action {
         Action::Docs => {

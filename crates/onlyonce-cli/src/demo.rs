@@ -87,7 +87,7 @@ enum DemoError {
     Signals(#[source] std::io::Error),
 }
 
-/// Serves until it is told to stop; gives the exit code.
+/// Serves until a signal stops it; returns the exit code.
 pub async fn run(args: &Args) -> ExitCode {
     match serve(args).await {
         Ok(0) => ExitCode::SUCCESS,

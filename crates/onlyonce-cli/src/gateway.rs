@@ -1,4 +1,4 @@
-//! `onlyonce gateway`: serves until it is told to stop. SIGHUP reads the settings again, SIGTERM
+//! `onlyonce gateway`: serves until a signal stops it. SIGHUP reads the settings again, SIGTERM
 //! and SIGINT drain.
 
 use std::path::PathBuf;
@@ -60,7 +60,7 @@ impl Args {
     }
 }
 
-/// Serves; gives the exit code.
+/// Serves; returns the exit code.
 pub async fn run(args: &Args) -> ExitCode {
     let config = match args.load() {
         Ok(config) => config,

@@ -14,7 +14,7 @@ use crate::table::Table;
 
 mod live;
 
-/// Look at records and change them.
+/// Show records and change them.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -86,7 +86,7 @@ enum Action {
         /// How much longer, like 48h
         by: humantime::Duration,
     },
-    /// Give an unknown outcome its answer: every retry gets it from now on
+    /// Record the answer of an unknown outcome: every retry gets it from now on
     Resolve {
         /// Its key, its slot, or 8 or more hex digits that its slot starts with; - reads it from stdin
         record: String,
@@ -106,11 +106,11 @@ enum Action {
         #[arg(long, default_value_t = 20)]
         limit: u16,
     },
-    /// Print what happens, as it does
+    /// Print events as they happen
     Watch(live::Watch),
 }
 
-/// Does it; gives the exit code.
+/// Runs the command; returns the exit code.
 pub async fn run(args: &Args) -> ExitCode {
     match act(args).await {
         Ok(()) => ExitCode::SUCCESS,

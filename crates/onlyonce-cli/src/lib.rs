@@ -39,26 +39,26 @@ pub enum Command {
     Gateway(gateway::Args),
     /// Make the tools of any MCP server run once
     Mcp(mcp::Args),
-    /// Look at records and change them
+    /// Show records and change them
     Keys(keys::Args),
-    /// Look after a store
+    /// Check and maintain a store
     Store(store::Args),
-    /// Read the audit trail, or take an actor out of it
+    /// Read the audit trail, or remove an actor from it
     Audit(audit::Args),
     /// Check a file with settings, or print the reference of all settings
     #[command(subcommand)]
     Config(config::Action),
-    /// Say what each profile does
+    /// Show the rules of each profile
     Profiles(profiles::Args),
     /// Check from outside whether an HTTP endpoint keeps a profile's promises
     Verify(Box<verify::Args>),
-    /// Print what a shell needs to complete this command
+    /// Print the completion script of a shell
     Completions(shell::Completions),
     /// Write the manual pages
     Man(shell::Man),
 }
 
-/// Does what the command line says; gives the exit code.
+/// Runs the command; returns the exit code.
 pub async fn run(cli: Cli) -> ExitCode {
     match cli.command {
         Command::Demo(args) => demo::run(&args).await,

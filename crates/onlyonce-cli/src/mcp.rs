@@ -32,8 +32,8 @@ Every tool that is not read-only gets an optional argument idempotencyKey, and s
 the same key for a retry, a new one for a new action. A retry gets the first result, also after a
 crash or a restart. The key is read from the arguments or from _meta, and never reaches the server.
 
-If a call's answer is lost (the server or this program died), nobody knows whether it took effect.
-It is then not run again: the model is told to find out first. --on-lapse rerun runs it again.
+If a call's answer is lost (the server or this program died), it is unknown whether it took effect.
+It is then not run again: the model is asked to find out first. --on-lapse rerun runs it again.
 An operator can also decide:
   onlyonce keys list --state unknown --store URL
   onlyonce keys resolve SLOT --status 200 --body 'the note was saved' --store URL
@@ -62,7 +62,7 @@ pub struct Args {
     /// How long a result is kept
     #[arg(long, default_value = "24h")]
     ttl: humantime::Duration,
-    /// What follows when nobody knows whether a call took effect
+    /// What to do with a call whose outcome is unknown
     #[arg(long, value_enum, default_value_t = Lapse::Hold)]
     on_lapse: Lapse,
     /// What a retry gets when the tool's answer was an error
@@ -174,7 +174,7 @@ fn new_conversation() -> String {
     format!("{:032x}", u128::from_le_bytes(bytes))
 }
 
-/// Stands between client and server until one of them goes; gives the exit code.
+/// Stands between client and server until one of them goes; returns the exit code.
 pub async fn run(args: &Args) -> ExitCode {
     match pass(args).await {
         Ok(code) => code,

@@ -17,7 +17,7 @@ pub struct Args {
     json: bool,
 }
 
-/// Prints them; gives the exit code.
+/// Prints them; returns the exit code.
 pub fn run(args: &Args) -> ExitCode {
     if args.json {
         let all: Vec<Value> = profile::all().into_iter().map(describe).collect();

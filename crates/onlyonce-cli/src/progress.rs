@@ -1,4 +1,4 @@
-//! How far long work has come: a bar on a terminal, nothing where nobody watches.
+//! How far a long task has come: a bar on a terminal, nothing elsewhere.
 
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -12,7 +12,7 @@ impl Progress {
         Self::styled(bar, "{bar:30} {human_pos} of {human_len} {msg}, {eta} left")
     }
 
-    /// Of nobody knows how many.
+    /// Of an unknown number.
     pub(crate) fn unbounded(what: &'static str) -> Self {
         let bar = ProgressBar::no_length().with_message(what);
         Self::styled(bar, "{spinner} {human_pos} {msg}")

@@ -1,4 +1,4 @@
-//! Stdin, read by a thread that nobody waits for: a read that never returns must not keep the
+//! Stdin, read by a thread that is never joined: a read that never returns must not keep the
 //! program from ending when the server has.
 
 use std::io::{self, Read};

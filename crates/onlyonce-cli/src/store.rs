@@ -15,7 +15,7 @@ use crate::source::{self, Source, SourceError};
 /// Records dropped or read in one step.
 const STEP_RECORDS: usize = 1000;
 
-/// Look after a store.
+/// Check and maintain a store.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -37,15 +37,15 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Say whether the store answers and every record in it can be read
+    /// Check that the store answers and that every record in it can be read
     Check,
-    /// Say how much is in it
+    /// Show how much it holds
     Stats,
     /// Drop expired records now, in bounded steps
     Sweep,
 }
 
-/// Does it; gives the exit code.
+/// Runs the command; returns the exit code.
 pub async fn run(args: &Args) -> ExitCode {
     match act(args).await {
         Ok(()) => ExitCode::SUCCESS,

@@ -45,7 +45,7 @@ const CONFORMS: u8 = 0;
 const DOES_NOT_CONFORM: u8 = 1;
 const FAILED: u8 = 2;
 
-/// Does what the arguments say; gives the exit code.
+/// Does what the arguments say; returns the exit code.
 pub async fn run(args: &Args) -> ExitCode {
     let mut printer = Printer::new(args.json);
     if args.list {

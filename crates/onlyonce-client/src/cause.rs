@@ -11,8 +11,9 @@ use crate::reply::Reply;
 
 /// Why an attempt did not succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum Cause {
-    /// The key was used for another request. A retry could only hear the same.
+    /// The key was used for another request. A retry would get the same answer.
     Conflict,
     /// The same operation is running right now.
     InProgress,

@@ -215,7 +215,7 @@ impl Sender {
             *request.uri_mut() = there;
             let sent_on = self.transport.exchange(request.clone()).await;
             reply = sent_on.map_err(|error| match error {
-                // The first address did hear of it.
+                // The first address did receive it.
                 TransportError::NotSent(source) => TransportError::Interrupted(source),
                 error @ TransportError::Interrupted(_) => error,
             })?;

@@ -26,6 +26,7 @@ pub trait Transport: Send + Sync + 'static {
 
 /// Why there is no answer.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum TransportError {
     /// No byte of the request left: it certainly did not run.
     #[error("no connection")]
@@ -116,7 +117,7 @@ async fn read(mut response: reqwest::Response) -> Result<Reply, TransportError> 
     })
 }
 
-/// The address is left out: it may hold what is nobody's business.
+/// The address is left out: it may contain secrets.
 fn not_sent(error: reqwest::Error) -> TransportError {
     TransportError::NotSent(error.without_url().into())
 }

@@ -122,7 +122,7 @@ fn by_hand(response: &Response) -> Reply {
     Reply::Result(tool_result(&text, response.is_failure(), &json!({}), false))
 }
 
-/// To whom a refusal is told, and under which rules.
+/// Who gets a refusal, and under which rules.
 pub(crate) struct Audience {
     /// Whether the key was made by the proxy.
     pub(crate) is_derived: bool,

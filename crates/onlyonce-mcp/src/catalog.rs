@@ -1,4 +1,4 @@
-//! What is known of the server's tools: which of them are covered, and what a model is told of it.
+//! What is known of the server's tools: which of them are covered, and what their descriptions say to a model.
 
 use std::collections::BTreeMap;
 

@@ -24,7 +24,7 @@ const LINE_BYTES_MAX: u64 = 256 << 20;
 const QUEUE_MAX: usize = 64;
 /// How long calls may go on once the proxy was told to stop.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
-/// How long what is left to say may take, once there is nothing more to hear.
+/// How long the remaining output may take once the input has ended.
 const LAST_WORDS_MAX: Duration = Duration::from_secs(5);
 
 /// A proxy in front of an MCP server: it makes the server's tools run once.

@@ -13,7 +13,7 @@ pub(crate) const KEY_BYTES_MAX: usize = 255;
 const RESULT_BYTES_MAX: usize = 8 << 20;
 /// A proxy that was killed leaves its calls running for this long, as far as others can tell.
 const LEASE: Duration = Duration::from_secs(10);
-/// A duplicate is told to come back before its client, which usually waits a minute, gives up.
+/// A duplicate is refused as still running before its client, which usually waits a minute, gives up.
 const WAIT_MAX: Duration = Duration::from_secs(45);
 /// How long a tool may run. Whoever waits for it decides sooner.
 const RUN_MAX: Duration = Duration::from_secs(60 * 60);
@@ -26,7 +26,7 @@ pub struct Rules {
     pub server: String,
     /// Which tools are covered.
     pub tools: Tools,
-    /// What follows when nobody knows whether a call took effect.
+    /// What to do with a call whose outcome is unknown.
     pub on_lapse: OnLapse,
     /// What a retry of a call gets that the tool answered with an error.
     pub errors: Errors,

@@ -219,7 +219,7 @@ impl Session {
         self.numbers.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Who is gone hears nothing; that both ends of a line end is the proxy's business.
+    /// A peer that is gone gets nothing; the proxy itself notices the end of either side.
     async fn tell_client(&self, line: String) {
         drop(self.to_client.send(line).await);
     }

@@ -22,7 +22,7 @@ pub(super) struct Watch {
     /// Only of slots that start with these hex digits
     #[arg(long)]
     slot: Option<String>,
-    /// Stop after so many
+    /// Stop after this many
     #[arg(long)]
     count: Option<usize>,
 }

@@ -22,7 +22,7 @@ Judgements:
   ?               inconclusive: it could not be seen from outside; the line says why
   -               not applicable: the profile promises nothing here, or there is nothing to ask
 
-Watching (--watch): repeats the checks every --every, one line a round, for synthetic monitoring; an
+Watching (--watch): repeats the checks every --every, one line per round, for synthetic monitoring; an
 endpoint that cannot be reached is a failed round. Ctrl-C (SIGINT) or SIGTERM ends it cleanly: the
 exit code is 1 if the last finished round had failed, else 0.
 
@@ -80,8 +80,8 @@ pub struct Args {
     #[arg(long, value_name = "NAME")]
     pub key_header: Option<HeaderName>,
 
-    /// A like endpoint of the same server that takes its time (some 300 ms): shows what happens
-    /// while a request runs
+    /// A similar but slow endpoint of the same server (about 300 ms): shows what happens while a
+    /// request runs
     #[arg(long, value_name = "PATH")]
     pub slow_path: Option<String>,
 
@@ -101,15 +101,15 @@ pub struct Args {
     #[arg(long)]
     pub list: bool,
 
-    /// Print JSON; with --watch, one object a line
+    /// Print JSON; with --watch, one object per line
     #[arg(long)]
     pub json: bool,
 
-    /// Let what is inconclusive count as not conforming
+    /// Count inconclusive checks as not conforming
     #[arg(long)]
     pub strict: bool,
 
-    /// Repeat until stopped, one line a round
+    /// Repeat until stopped, one line per round
     #[arg(long)]
     pub watch: bool,
 

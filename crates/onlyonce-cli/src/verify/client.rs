@@ -94,7 +94,7 @@ impl Client {
         };
         let (sender, connection) = self.within(opening).await?;
         let driver = tokio::spawn(async move {
-            // What goes wrong is told to the sender too.
+            // The sender gets the error too.
             let _ = connection.await;
         });
         Ok(Connection {

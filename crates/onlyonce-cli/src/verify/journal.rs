@@ -67,12 +67,12 @@ impl Journal {
         self.evidence.push(evidence);
     }
 
-    /// A request whose answer nobody read.
+    /// A request whose answer was not read.
     pub(crate) fn note_hang_up(&mut self, sent: &str) {
         self.evidence.push(silent(sent, None));
     }
 
-    /// Keeps the evidence so far for whoever recalls it.
+    /// Keeps the evidence so far, to be recalled.
     pub(crate) fn keep_soundings(&mut self) {
         self.soundings = self.take();
     }

@@ -76,14 +76,14 @@ impl Printer {
     /// Why there is no report.
     pub(crate) fn trouble(&mut self, error: &dyn Display) -> ExitCode {
         self.erase();
-        // There is nobody left to tell if stderr is gone.
+        // If stderr is closed, there is no other place to report it.
         let _ = writeln!(io::stderr(), "error: {error}");
         FAILED.into()
     }
 
     /// Shows a check when it begins and when it has ended.
     pub(crate) fn progress(&mut self, plan: &Plan, progress: &Progress<'_>) {
-        // A report that nobody reads any more is found out when it is finished.
+        // A closed output is noticed when the report is finished.
         let _ = match progress {
             Progress::Checking(check, index, of) => {
                 if self.shows_progress {

@@ -113,7 +113,7 @@ impl<'a> Probe<'a> {
         self.wire.client.sent()
     }
 
-    /// A key that nobody has used.
+    /// A key that has not been used.
     pub(crate) fn fresh_key(&self) -> String {
         self.wire.fresh_key()
     }

@@ -1,4 +1,4 @@
-//! Synthetic monitoring: the same run again and again, one line a round, until a signal.
+//! Synthetic monitoring: the same run again and again, one line per round, until a signal.
 
 use std::process::ExitCode;
 use std::time::Duration;

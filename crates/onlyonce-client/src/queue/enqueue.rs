@@ -1,5 +1,5 @@
 //! Putting operations in: alone, many at once, by a key that names the work, by their content, or as
-//! a group. What is put in is on disk when the caller hears of it.
+//! a group. An operation is on disk when the call returns.
 
 use onlyonce_core::{Key, KeyRule};
 use sqlx::SqliteConnection;

@@ -95,7 +95,7 @@ impl Folder {
     }
 
     /// Fails once a file of the queue was deleted, moved or replaced: what is written after that is
-    /// in a file that nobody will find again.
+    /// in a file that cannot be found again.
     pub(super) fn check(&self) -> Result<(), QueueError> {
         for (file, id) in self.files.get().into_iter().flatten() {
             let found = FileId::of(file);
@@ -153,7 +153,7 @@ impl FileId {
     }
 }
 
-/// Operations and their keys are nobody else's business.
+/// Operations and their keys are readable by their owner only.
 #[cfg(unix)]
 fn make_private(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt as _;
@@ -169,7 +169,7 @@ fn make_private(path: &Path) -> io::Result<()> {
     fs::create_dir_all(path)
 }
 
-/// Opens a file for writing; a new one is nobody else's from its first byte.
+/// Opens a file for writing; a new one is readable by its owner only, from its first byte.
 fn private_file(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(false);

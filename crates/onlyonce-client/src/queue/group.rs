@@ -8,7 +8,7 @@ use crate::operation::Operation;
 /// Steps that are done one after the other. When one fails for good, those before it are undone by
 /// their compensations, the last one first; the rest is never sent.
 ///
-/// A step that may have run, though nobody knows, is compensated too. A compensation that is
+/// A step whose outcome is unknown is compensated too. A compensation that is
 /// answered with 404 or 410 had nothing to undo, and counts as done.
 ///
 /// ```
@@ -35,6 +35,7 @@ pub struct GroupId(pub(super) i64);
 
 /// How far a group is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum GroupStatus {
     /// Its steps are being done.
     Running,

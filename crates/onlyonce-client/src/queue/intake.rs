@@ -56,7 +56,7 @@ impl Intake {
         wishes.len() == 1
     }
 
-    /// Forgets all wishes: those who wait hear that the queue was stopped.
+    /// Forgets all wishes: waiting callers get an error that the queue was stopped.
     fn clear(&self) {
         let mut wishes = self.wishes.lock().unwrap_or_else(PoisonError::into_inner);
         wishes.clear();
@@ -69,7 +69,7 @@ impl Intake {
     }
 }
 
-/// Sees to it that nobody waits for a task that was stopped.
+/// Makes sure that no caller waits for a task that was stopped.
 struct Attendant<'a> {
     intake: &'a Intake,
     is_done: bool,
@@ -121,7 +121,7 @@ impl Queue {
         }
     }
 
-    /// All in one transaction; if that fails, each in its own, so that each hears what became of it.
+    /// All in one transaction; if that fails, each in its own, so that each caller gets its own result.
     async fn take_in_all(&self, database: &mut SqliteConnection, wanted: &[Wanted]) -> Vec<Answer> {
         let failed = match self.take_in_once(database, wanted).await {
             Ok(given) => return given,

@@ -22,7 +22,7 @@ enum Retry {
 
 pub(crate) async fn a_client_that_hangs_up_finds_its_answer(probe: &Probe<'_>) -> Ruling {
     let slow = probe.slow().await?;
-    // Half-way through a slow request, who does not wait for it is told that it runs.
+    // Half-way through a slow request, a duplicate that does not wait is refused as still running.
     let shows_running = slow.takes >= SLOW_MIN && probe.policy().duplicate == Duplicate::Refuse;
     for _ in 0..TRIES {
         match retry_after_hang_up(probe, slow).await? {
