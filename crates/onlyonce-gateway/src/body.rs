@@ -18,6 +18,7 @@ use thiserror::Error;
 use tokio::time::Sleep;
 
 use crate::failure::{Failure, Problem};
+use crate::upstream::AnswerBody;
 
 /// What a client sends. A client that stops in the middle, or sends too slowly to end in time, is not
 /// waited for for ever. What is not wanted of it is read nevertheless, within bounds, so that the
@@ -166,9 +167,9 @@ impl Drop for ClientBody {
 /// The body of an answer.
 pub(crate) enum GatewayBody {
     /// Through the layer: streamed, stored or replayed.
-    Answered(ResponseBody<Incoming>),
+    Answered(ResponseBody<AnswerBody>),
     /// Past the layer.
-    Passed(Incoming),
+    Passed(AnswerBody),
     /// The gateway's own words.
     Own(Full<Bytes>),
 }
@@ -209,11 +210,11 @@ impl Body for GatewayBody {
     }
 }
 
-pub(crate) fn answered(body: ResponseBody<Incoming>) -> GatewayBody {
+pub(crate) fn answered(body: ResponseBody<AnswerBody>) -> GatewayBody {
     GatewayBody::Answered(body)
 }
 
-pub(crate) fn passed(body: Incoming) -> GatewayBody {
+pub(crate) fn passed(body: AnswerBody) -> GatewayBody {
     GatewayBody::Passed(body)
 }
 

@@ -1,7 +1,8 @@
 //! The service behind the gateway, as a tower service: pooled connections, and errors that say
-//! whether the request can have reached it.
+//! whether the request can have reached it. Plain HTTP/1.1, the usual case, has a pool of its own,
+//! whose connections are polled by the requests on them; hyper-util's client has the rest.
 
-use std::error::Error as _;
+use std::error::Error;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -12,36 +13,41 @@ use std::time::Duration;
 use http::header::HOST;
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri};
-use hyper::body::Incoming;
 use hyper_util::client::legacy::connect::{CaptureConnection, HttpConnector, capture_connection};
 use hyper_util::client::legacy::{self, Client};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use onlyonce_core::Release;
 use onlyonce_tower::RequestBody;
-use thiserror::Error;
+use thiserror::Error as ThisError;
 use tower_service::Service;
 
-use crate::body::ClientBody;
+use crate::body::{BoxError, ClientBody};
 use crate::failure::{Failure, Sent};
 use crate::forward::{self, Peer};
 use crate::trust;
 use crate::upgrade::{self, Handshake};
 
 use self::connection::Connector;
+use self::pool::{IDLE_CONNECTIONS_MAX, Pool};
 
+pub(crate) use self::answer::AnswerBody;
+
+mod answer;
 mod connection;
+mod line;
+mod pool;
 
 /// What an upstream is sent.
 pub(crate) type UpstreamBody = RequestBody<ClientBody>;
-
-/// Connections kept open to one upstream while nothing needs them.
-const IDLE_CONNECTIONS_MAX: usize = 1024;
 
 /// One upstream server; cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Upstream(Arc<Server>);
 
 struct Server {
+    /// For HTTP/1.1 without TLS.
+    pool: Option<Arc<Pool>>,
+    /// For everything else, WebSockets too.
     client: Client<Connector, UpstreamBody>,
     /// For WebSockets, where the other client may come to speak HTTP/2, which has no `Upgrade`.
     handshakes: Option<Client<Connector, UpstreamBody>>,
@@ -65,14 +71,14 @@ pub(crate) struct Patience {
 }
 
 /// An upstream that did not answer.
-#[derive(Debug, Error)]
+#[derive(Debug, ThisError)]
 pub(crate) enum UpstreamError {
     #[error("the upstream could not be reached")]
-    Unreachable(#[source] legacy::Error),
+    Unreachable(#[source] BoxError),
     #[error("the upstream was lost before it answered")]
-    Lost(#[source] legacy::Error),
+    Lost(#[source] BoxError),
     #[error("the upstream gave an answer whose head cannot be read")]
-    Unreadable(#[source] legacy::Error),
+    Unreadable(#[source] BoxError),
     #[error("the upstream was lost in the middle of its answer")]
     BrokenOff,
     #[error("the upstream did not answer in time")]
@@ -80,7 +86,7 @@ pub(crate) enum UpstreamError {
     #[error("the upstream changed to a protocol that it was not asked for")]
     Switched,
     #[error("the client did not send its request to the end")]
-    Unsent(#[source] legacy::Error),
+    Unsent(#[source] BoxError),
 }
 
 impl UpstreamError {
@@ -115,12 +121,15 @@ impl Upstream {
             .http2_only(is_h2c);
         let handshakes = (uri.scheme() == Some(&Scheme::HTTPS))
             .then(|| builder.build(Connector::new(trust::http1_connector(http.clone()))));
+        let is_plain = uri.scheme() == Some(&Scheme::HTTP);
+        let pool = is_plain.then(|| Pool::new(http.clone(), uri.clone(), patience));
         let client = builder.build(Connector::new(trust::connector(http)));
         let scheme = match uri.scheme() {
             Some(scheme) if !is_h2c => scheme.clone(),
             Some(_) | None => Scheme::HTTP,
         };
         Self(Arc::new(Server {
+            pool,
             client,
             handshakes,
             scheme,
@@ -144,11 +153,7 @@ impl Upstream {
     }
 
     /// Sends a request on. The response is as it came.
-    fn send(
-        &self,
-        request: Request<UpstreamBody>,
-        is_handshake: bool,
-    ) -> impl Future<Output = Result<Response<Incoming>, UpstreamError>> + Send + use<> {
+    fn send(&self, request: Request<UpstreamBody>, is_handshake: bool) -> Sending {
         let (mut parts, body) = request.into_parts();
         if let Some(peer) = parts.extensions.remove::<Peer>() {
             forward::to_upstream(&mut parts, &peer);
@@ -156,23 +161,44 @@ impl Upstream {
         if is_handshake {
             upgrade::mark(&mut parts.headers);
         }
-        self.0.name_host(&mut parts.headers);
-        parts.uri = self.0.target(&parts.uri);
+        let server = &*self.0;
+        server.name_host(&mut parts.headers);
         parts.version = http::Version::HTTP_11;
         // What the layers told each other is not for the wire.
         parts.extensions.clear();
-        let mut request = Request::from_parts(parts, body);
-        let connection = capture_connection(&mut request);
-        let handshakes = self.0.handshakes.as_ref().filter(|_| is_handshake);
-        let sent = handshakes.unwrap_or(&self.0.client).request(request);
-        async move {
-            let response = sent.await.map_err(UpstreamError::from)?;
-            if ends_badly(&response) {
-                retire(&connection);
+        match server.pool.as_ref().filter(|_| !is_handshake) {
+            Some(pool) => {
+                parts.uri = Uri::from(server.path(&parts.uri));
+                let request = Request::from_parts(parts, body);
+                Box::pin(Arc::clone(pool).send(request))
             }
-            Ok(response)
+            None => {
+                parts.uri = server.target(&parts.uri);
+                let handshakes = server.handshakes.as_ref().filter(|_| is_handshake);
+                let client = handshakes.unwrap_or(&server.client);
+                send_by(client, Request::from_parts(parts, body))
+            }
         }
     }
+}
+
+/// A request on its way, and then the head of its answer.
+type Sending = Pin<Box<dyn Future<Output = Result<Response<AnswerBody>, UpstreamError>> + Send>>;
+
+/// Sends a request by a client whose connections have tasks of their own.
+fn send_by(
+    client: &Client<Connector, UpstreamBody>,
+    mut request: Request<UpstreamBody>,
+) -> Sending {
+    let connection = capture_connection(&mut request);
+    let sent = client.request(request);
+    Box::pin(async move {
+        let response = sent.await?;
+        if ends_badly(&response) {
+            retire(&connection);
+        }
+        Ok(response.map(AnswerBody::Read))
+    })
 }
 
 /// Whether the upstream may be about to give up the connection that this answer came on: many that fail
@@ -203,25 +229,28 @@ impl Server {
         }
     }
 
-    fn target(&self, uri: &Uri) -> Uri {
+    fn path(&self, uri: &Uri) -> PathAndQuery {
         let path = uri.path_and_query().map_or("/", PathAndQuery::as_str);
         // `*` is the server as a whole, and so not below anything.
-        let path = if self.base.is_empty() || path == "*" {
-            uri.path_and_query().cloned()
-        } else {
-            let path = format!("{}{path}", self.base).parse();
-            Some(path.expect("both parts were checked, and are short enough"))
-        };
+        if self.base.is_empty() || path == "*" {
+            let path = uri.path_and_query().cloned();
+            return path.unwrap_or_else(|| PathAndQuery::from_static("/"));
+        }
+        let path = format!("{}{path}", self.base).parse();
+        path.expect("both parts were checked, and are short enough")
+    }
+
+    fn target(&self, uri: &Uri) -> Uri {
         let mut parts = http::uri::Parts::default();
         parts.scheme = Some(self.scheme.clone());
         parts.authority = Some(self.authority.clone());
-        parts.path_and_query = Some(path.unwrap_or_else(|| PathAndQuery::from_static("/")));
+        parts.path_and_query = Some(self.path(uri));
         Uri::from_parts(parts).unwrap_or_default()
     }
 }
 
 impl Service<Request<UpstreamBody>> for Upstream {
-    type Response = Response<Incoming>;
+    type Response = Response<AnswerBody>;
     type Error = Failure;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
 
@@ -258,13 +287,12 @@ impl Service<Request<UpstreamBody>> for Upstream {
     }
 }
 
-impl From<legacy::Error> for UpstreamError {
-    fn from(source: legacy::Error) -> Self {
-        if source.is_connect() {
-            Self::Unreachable(source)
-        } else if ClientBody::stopped(&source) {
+impl UpstreamError {
+    /// What it means that a request was not answered on a connection that was made.
+    fn unanswered(source: BoxError) -> Self {
+        if ClientBody::stopped(&*source) {
             Self::Unsent(source)
-        } else if is_unreadable(&source) {
+        } else if is_unreadable(&*source) {
             Self::Unreadable(source)
         } else {
             Self::Lost(source)
@@ -273,10 +301,28 @@ impl From<legacy::Error> for UpstreamError {
 }
 
 /// Whether the upstream said something that is no answer in HTTP, or has too large a head.
-fn is_unreadable(error: &legacy::Error) -> bool {
-    let cause = error.source();
-    let cause = cause.and_then(|cause| cause.downcast_ref::<hyper::Error>());
-    cause.is_some_and(hyper::Error::is_parse)
+fn is_unreadable(error: &(dyn Error + 'static)) -> bool {
+    let is_parse = |it: &(dyn Error + 'static)| {
+        it.downcast_ref()
+            .is_some_and(|it: &hyper::Error| it.is_parse())
+    };
+    is_parse(error) || error.source().is_some_and(is_parse)
+}
+
+impl From<legacy::Error> for UpstreamError {
+    fn from(source: legacy::Error) -> Self {
+        if source.is_connect() {
+            Self::Unreachable(source.into())
+        } else {
+            Self::unanswered(source.into())
+        }
+    }
+}
+
+impl From<hyper::Error> for UpstreamError {
+    fn from(source: hyper::Error) -> Self {
+        Self::unanswered(source.into())
+    }
 }
 
 impl fmt::Debug for Upstream {

@@ -13,7 +13,8 @@ use tower_service::Service;
 
 use crate::trust::HttpsConnector;
 
-type Stream = <HttpsConnector as Service<Uri>>::Response;
+/// What carries a connection with or without TLS.
+type AnyStream = <HttpsConnector as Service<Uri>>::Response;
 type Error = <HttpsConnector as Service<Uri>>::Error;
 
 /// Makes connections to an upstream.
@@ -27,9 +28,9 @@ impl Connector {
 }
 
 impl Service<Uri> for Connector {
-    type Response = UpstreamStream;
+    type Response = UpstreamStream<AnyStream>;
     type Error = Error;
-    type Future = Pin<Box<dyn Future<Output = Result<UpstreamStream, Error>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = Result<UpstreamStream<AnyStream>, Error>> + Send>>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         self.0.poll_ready(cx)
@@ -42,8 +43,8 @@ impl Service<Uri> for Connector {
 }
 
 /// A connection to an upstream.
-pub(super) struct UpstreamStream {
-    inner: Stream,
+pub(super) struct UpstreamStream<S> {
+    inner: S,
     side: Side,
 }
 
@@ -58,8 +59,8 @@ enum Side {
     Over,
 }
 
-impl UpstreamStream {
-    fn new(inner: Stream) -> Self {
+impl<S: Read + Write + Unpin> UpstreamStream<S> {
+    pub(super) fn new(inner: S) -> Self {
         let side = Side::Open;
         Self { inner, side }
     }
@@ -68,7 +69,7 @@ impl UpstreamStream {
     /// reading side, which always comes to its end then and wakes the connection's task.
     fn write<T>(
         &mut self,
-        write: impl FnOnce(Pin<&mut Stream>) -> Poll<io::Result<T>>,
+        write: impl FnOnce(Pin<&mut S>) -> Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
         match self.side {
             Side::Open => {}
@@ -111,7 +112,7 @@ fn is_closed(error: &io::Error) -> bool {
     )
 }
 
-impl Read for UpstreamStream {
+impl<S: Read + Write + Unpin> Read for UpstreamStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -124,7 +125,7 @@ impl Read for UpstreamStream {
     }
 }
 
-impl Write for UpstreamStream {
+impl<S: Read + Write + Unpin> Write for UpstreamStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -154,7 +155,7 @@ impl Write for UpstreamStream {
     }
 }
 
-impl Connection for UpstreamStream {
+impl Connection for UpstreamStream<AnyStream> {
     fn connected(&self) -> Connected {
         self.inner.connected()
     }
