@@ -147,10 +147,10 @@ pub(crate) fn as_tested(programs: &[&str], name: &str) -> Result<Option<PathBuf>
     program(name, &build)
 }
 
-/// Builds packages, optimised, and says where the program of this name is, or `None` when the build
+/// Builds packages as they are packaged, and says where the program of this name is, or `None` when the build
 /// failed. What is built together shares its dependencies.
 pub(crate) fn optimised(packages: &[&str], name: &str) -> Result<Option<PathBuf>, Failure> {
-    let mut build = vec!["build", "--release"];
+    let mut build = vec!["build", "--profile", "dist"];
     build.extend(packages.iter().flat_map(|package| ["-p", package]));
     program(name, &build)
 }

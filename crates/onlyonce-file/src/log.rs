@@ -45,6 +45,16 @@ pub(super) struct Log {
     buffer: Vec<u8>,
 }
 
+/// When frames have to be durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Durable {
+    /// Before anything is said of them.
+    Now,
+    /// Along with the next frames that have to be now. A process that is killed loses nothing by
+    /// that, a power cut may undo them.
+    Later,
+}
+
 /// Why nothing was written. Nothing of it can be read back later.
 pub(super) enum CommitError {
     /// There is no room.
@@ -53,7 +63,7 @@ pub(super) enum CommitError {
     Failed(io::Error),
 }
 
-/// Frames that are durable: their segment, and their offsets in it.
+/// Frames that are written: their segment, and their offsets in it.
 pub(super) struct Committed {
     pub(super) segment: Arc<Segment>,
     pub(super) listed: Vec<Listed>,
@@ -95,15 +105,23 @@ impl Log {
         true
     }
 
-    /// Writes frames and makes them durable, all in one go.
+    /// Writes frames in one go, and makes them and all before them durable if they have to be.
     pub(super) fn commit(
         &mut self,
         frames: impl Iterator<Item = (Head, Bytes)>,
+        durable: Durable,
     ) -> Result<Committed, CommitError> {
         if self.active.end() >= self.segment_target() {
             self.roll();
         }
-        match self.write(frames) {
+        let written = self.write(frames).and_then(|(listed, end)| {
+            match durable {
+                Durable::Now => self.sync(end)?,
+                Durable::Later => {}
+            }
+            Ok((listed, end))
+        });
+        match written {
             Ok((listed, end)) => {
                 self.check_place().map_err(CommitError::Failed)?;
                 self.active.set_end(end);
@@ -117,8 +135,8 @@ impl Log {
         }
     }
 
-    /// Checks that what was just made durable is where it is looked for when the store is opened
-    /// again: else nobody may be told that it was stored.
+    /// Checks that what was just written is where it is looked for when the store is opened again:
+    /// else nothing may be said to be stored, and nothing may begin.
     fn check_place(&self) -> io::Result<()> {
         self.shared.folder.check()?;
         self.active.check()
@@ -136,7 +154,7 @@ impl Log {
             if offset > OFFSET_MAX {
                 return Err(io::ErrorKind::StorageFull.into());
             }
-            head.begins = listed.is_empty();
+            head.begins = listed.is_empty() && !self.is_behind();
             head.write(&payload, self.active.header.salt, &mut self.buffer);
             listed.push(Listed::of(&head, u32::try_from(offset).unwrap_or(u32::MAX)));
             if self.buffer.len() >= WRITE_BYTES {
@@ -150,13 +168,25 @@ impl Log {
         if written > self.filled {
             self.fill_ahead(written)?;
         }
+        self.buffer.clear();
+        self.buffer.shrink_to(2 * WRITE_BYTES);
+        Ok((listed, written))
+    }
+
+    /// Makes all that is written durable, up to `end`.
+    fn sync(&self, end: u64) -> io::Result<()> {
         // A full disk that shows only here has lost something of what it had taken.
         self.disk
             .sync(&self.active.file)
             .map_err(|error| io::Error::other(error.to_string()))?;
-        self.buffer.clear();
-        self.buffer.shrink_to(2 * WRITE_BYTES);
-        Ok((listed, written))
+        self.active.set_durable(end);
+        Ok(())
+    }
+
+    /// Whether frames of the active segment are written, but not durable yet. The next ones join their
+    /// commit: after a power cut it may be there in part, and it ends with what is durable.
+    fn is_behind(&self) -> bool {
+        self.active.durable() < self.active.end()
     }
 
     /// Writes zeros behind `end`, into room that is set aside; durable along with what is before
@@ -197,6 +227,13 @@ impl Log {
     /// Begins the next segment. Where there is no room for it, the old one goes on.
     pub(super) fn roll(&mut self) {
         if self.active.end() <= HEADER_BYTES as u64 {
+            return;
+        }
+        // The next one says where this one ended: all of it must be there then.
+        if self.is_behind()
+            && let Err(error) = self.sync(self.active.end())
+        {
+            self.shared.fail(error.to_string());
             return;
         }
         let next = match self.begin_next() {
@@ -250,7 +287,7 @@ impl Log {
             payload_bytes: 0,
         };
         if self.active.end() > HEADER_BYTES as u64 {
-            drop(self.commit(std::iter::once((head, Bytes::new()))));
+            drop(self.commit(std::iter::once((head, Bytes::new())), Durable::Now));
         }
         drop(self.active.file.set_len(self.active.end()));
         let moment = self.shared.time.moment();

@@ -38,7 +38,7 @@ pub(super) struct Contents {
     pub(super) moment: Moment,
 }
 
-/// How far a segment was written, at least.
+/// How far a segment was durable, at least.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Written {
     /// Tells it from a segment of the same number in another store.
@@ -50,7 +50,7 @@ impl Written {
     pub(super) fn of(segment: &Segment) -> Self {
         Self {
             salt: segment.header.salt,
-            end: segment.end(),
+            end: segment.durable(),
         }
     }
 }

@@ -24,8 +24,10 @@ pub(super) struct Segment {
     pub(super) header: Header,
     pub(super) path: PathBuf,
     pub(super) file: File,
-    /// How much of the file is durable.
+    /// Up to where it is written.
     end: AtomicU64,
+    /// Up to where it is durable.
+    durable: AtomicU64,
     /// Its frames, until they are in a file beside it.
     pub(super) listed: Mutex<Option<Vec<Listed>>>,
     tallies: Mutex<Tallies>,
@@ -76,6 +78,7 @@ impl Segment {
             path,
             file,
             end: AtomicU64::new(end),
+            durable: AtomicU64::new(end),
             listed: Mutex::default(),
             tallies: Mutex::default(),
             stuck_until: AtomicU64::new(0),
@@ -100,6 +103,15 @@ impl Segment {
     /// What was written up to here is durable.
     pub(super) fn set_end(&self, end: u64) {
         self.end.store(end, Ordering::Release);
+    }
+
+    /// How much of it a power cut cannot undo.
+    pub(super) fn durable(&self) -> u64 {
+        self.durable.load(Ordering::Acquire)
+    }
+
+    pub(super) fn set_durable(&self, end: u64) {
+        self.durable.store(end, Ordering::Release);
     }
 
     pub(super) fn tallies<T>(&self, step: impl FnOnce(&mut Tallies) -> T) -> T {

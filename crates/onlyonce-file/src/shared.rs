@@ -1,5 +1,5 @@
 //! What the writer, the sweeper and whoever reads have in common. Only the writer adds to it, and
-//! only what is durable.
+//! only what is as durable as it has to be.
 
 use std::io;
 use std::sync::{Mutex, OnceLock};

@@ -1,5 +1,5 @@
-//! What one commit is going to change: every step sees what the steps before it did, and nobody
-//! else sees any of it before it is durable.
+//! What one commit is going to change: every step sees what the steps before it did, and nothing
+//! else sees any of it before it is as durable as it has to be.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use super::disk;
 use super::frame::{Head, Kind, REPLAYS_AT, replays_field};
 use super::index::{Indexed, Place, Tag};
 use super::lock;
-use super::log::{CommitError, Committed, Log};
+use super::log::{CommitError, Committed, Durable, Log};
 use super::segment::Listed;
 use super::shared::{Found, Shared, full};
 use super::tally::{self, Tally};
@@ -131,8 +131,8 @@ impl<'a> Batch<'a> {
         unreadable
     }
 
-    /// Makes all of it durable, then shows it to everyone.
-    pub(super) fn commit(mut self, log: &mut Log) -> Result<(), CommitError> {
+    /// Writes all of it, and shows it to everyone once it is as durable as it has to be.
+    pub(super) fn commit(mut self, log: &mut Log, durable: Durable) -> Result<(), CommitError> {
         self.staged.retain(|slot, staged| {
             if !staged.is_changed && staged.counted > 0 {
                 self.shared.count_in_place(staged);
@@ -147,11 +147,12 @@ impl<'a> Batch<'a> {
         let staged: Vec<_> = self.staged.into_iter().collect();
         let now = self.now;
         let mut heads = Vec::with_capacity(staged.len());
-        let committed = log.commit(staged.iter().map(|(slot, staged)| {
+        let frames = staged.iter().map(|(slot, staged)| {
             let (head, payload) = frame(*slot, &staged.entry, now);
             heads.push(head.clone());
             (head, payload)
-        }))?;
+        });
+        let committed = log.commit(frames, durable)?;
         self.shared.show(&staged, &committed);
         self.claims.make_room(staged.len());
         let frames = heads.into_iter().zip(&committed.listed);

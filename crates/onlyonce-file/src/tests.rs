@@ -11,6 +11,8 @@ use onlyonce_core::key::Hint;
 use onlyonce_core::{Fingerprint, Meta, OnLapse, StoreErrorKind, Timestamp};
 use tempfile::TempDir;
 
+mod power_cut;
+
 use super::frame::{HEADER_BYTES, Head, Header, Kind, find_beginning};
 use super::*;
 use onlyonce_storekit::moment::Moment;
@@ -353,7 +355,7 @@ async fn what_is_asked_together_costs_one_fsync() {
     let store = bed.open().await;
     let before = bed.disk.syncs.load(Ordering::Relaxed);
 
-    let claims: Vec<_> = (0..CLAIMS).map(claim).collect();
+    let claims: Vec<_> = (0..CLAIMS).map(power_cut::hold).collect();
     let asked = claims.iter().map(|claim| store.claim(claim));
     for granted in futures_util::future::join_all(asked).await {
         assert!(matches!(granted, Ok(Claimed::Granted { .. })));

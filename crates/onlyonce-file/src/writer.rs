@@ -1,5 +1,6 @@
 //! The one thread that changes anything: takes everything that waits, decides it step by step,
-//! writes it with one fsync, and only then answers.
+//! writes it with one fsync, and only then answers. Claims that may be run again go first and do not
+//! wait for the disk: see [`Question::durable`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,8 +8,8 @@ use std::time::Duration;
 use onlyonce_core::entry::Graves;
 use onlyonce_core::operate::Resolved;
 use onlyonce_core::{
-    Claim, Claimed, Completed, Lease, Release, Released, Renewed, Response, Slot, StoreError,
-    StoreErrorKind,
+    Claim, Claimed, Completed, Lease, OnLapse, Release, Released, Renewed, Response, Slot,
+    StoreError, StoreErrorKind,
 };
 
 use super::NAME;
@@ -16,7 +17,7 @@ use super::agreed::Agreed;
 use super::claims::Claims;
 use super::disk;
 use super::index::{Place, Tag};
-use super::log::{CommitError, Log};
+use super::log::{CommitError, Durable, Log};
 use super::shared::{Shared, failed, full};
 use super::staged::Batch;
 use onlyonce_storekit::batch::{Asked, Waiting, answer_all};
@@ -46,6 +47,33 @@ pub(super) enum Question {
     Roll,
     /// Whether anybody is there.
     Ping,
+}
+
+impl Question {
+    /// When what comes of it has to be durable. A claim that may be run again is written at once, which
+    /// a killed process survives, and becomes durable with the next commit. If the power fails before
+    /// that, its slot is free again at once, as it would be after its lease: what was begun may run
+    /// again either way. A claim under `hold` may never, and waits.
+    fn durable(&self) -> Durable {
+        match self {
+            Self::Claim(claim) => match claim.on_lapse {
+                OnLapse::Rerun => Durable::Later,
+                OnLapse::Hold => Durable::Now,
+            },
+            Self::Renew(..)
+            | Self::Complete(..)
+            | Self::Release(..)
+            | Self::Forget(_)
+            | Self::Extend(..)
+            | Self::Resolve(..)
+            | Self::CountReplays(_)
+            | Self::Agree(..)
+            | Self::WhatAgreed(_)
+            | Self::Move(_)
+            | Self::Roll
+            | Self::Ping => Durable::Now,
+        }
+    }
 }
 
 /// What the writer says.
@@ -84,14 +112,21 @@ impl Writer {
         let mut asked = Vec::new();
         while waiting.blocking_recv_many(&mut asked, BATCH_MAX) > 0 {
             while !asked.is_empty() {
-                let batch: Vec<_> = asked.drain(..fitting(&asked)).collect();
-                self.answer(batch);
+                let batch = asked.drain(..fitting(&asked));
+                // Whoever asks waits for the answer: what waits here together has no order.
+                let (quick, rest): (Vec<_>, Vec<_>) =
+                    batch.partition(|asked| asked.question.durable() == Durable::Later);
+                self.answer(quick, Durable::Later);
+                self.answer(rest, Durable::Now);
             }
         }
         self.log.close();
     }
 
-    fn answer(&mut self, asked: Vec<Asked<Question, Answered>>) {
+    fn answer(&mut self, asked: Vec<Asked<Question, Answered>>, durable: Durable) {
+        if asked.is_empty() {
+            return;
+        }
         if self.shared.check().is_err() {
             return self.refuse(asked, || self.shared.check().map(|()| Answer::Done));
         }
@@ -104,7 +139,7 @@ impl Writer {
             .iter()
             .map(|asked| self.decide(&asked.question, &mut batch))
             .collect();
-        let committed = batch.commit(&mut self.log);
+        let committed = batch.commit(&mut self.log, durable);
         self.claims = claims;
         match committed {
             Ok(()) => answer_all(asked.into_iter().zip(answers)),

@@ -8,6 +8,7 @@ mod audit;
 mod audit_api;
 mod callers;
 mod conformance;
+mod connections;
 mod foreign;
 mod heads;
 mod limits;
