@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use onlyonce_core::{Entropy as _, OsEntropy, Profile};
 use onlyonce_demo::{Demo, Options, StartError};
-use onlyonce_gateway::{Gateway, config};
+use onlyonce_gateway::{Config, Gateway, config};
 use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -53,6 +53,9 @@ pub struct Args {
     /// A JSON file with forms instead of test-form and event-registration
     #[arg(long)]
     forms: Option<PathBuf>,
+    /// The least that is logged, as JSON on stderr; info is a line for each keyed request
+    #[arg(long, value_name = "LEVEL", default_value = "info", value_parser = ["debug", "info", "warn", "error"])]
+    log: String,
     /// Offer the intakes as MCP tools on stdin and stdout too, until stdin ends; they are at /mcp
     /// in any case
     #[arg(long)]
@@ -109,6 +112,13 @@ async fn serve(args: &Args) -> Result<usize, DemoError> {
     let database = args.database.clone().unwrap_or(own);
 
     let inside = TcpListener::bind("127.0.0.1:0").await;
+    let inside = inside.map_err(DemoError::Listen)?;
+    let services = inside.local_addr().map_err(DemoError::Listen)?;
+    let settings = args.data.join("gateway.toml");
+    std::fs::write(&settings, in_front_of(services, &args.log)).map_err(unusable)?;
+    let config = settings_of(args, &settings)?;
+    onlyonce_gateway::log::start(&config.log);
+
     let options = Options {
         intakes: args.intakes.clone(),
         forms: args.forms.clone(),
@@ -117,12 +127,12 @@ async fn serve(args: &Args) -> Result<usize, DemoError> {
         front: Some(args.listen),
         audit_keep: args.audit_keep.into(),
         hosts: args.host.clone(),
-        ..Options::new(database.clone())
+        audit: Some(args.data.join("audit.jsonl")),
+        ..Options::new(database)
     };
-    let demo = Demo::start(&options, inside.map_err(DemoError::Listen)?).await?;
-    let settings = args.data.join("gateway.toml");
-    std::fs::write(&settings, in_front_of(demo.address())).map_err(unusable)?;
-    let gateway = gateway(args, &settings, database).await?;
+    let demo = Demo::start(&options, inside).await?;
+    // On the engine of the services: operators see all of it in one place.
+    let gateway = Gateway::start_on(&config, demo.observed().clone()).await?;
 
     let (listen, admin) = (gateway.address(), gateway.admin_address());
     say(format_args!(
@@ -158,11 +168,15 @@ async fn serve(args: &Args) -> Result<usize, DemoError> {
 
 /// The gateway's settings. The services look after their own keys; the one that does not is left
 /// to the gateway.
-fn in_front_of(services: SocketAddr) -> String {
+fn in_front_of(services: SocketAddr, log: &str) -> String {
     format!(
         "# Written by `onlyonce demo` at every start.\n\
          upstream = \"http://{services}\"\n\
          profile = \"standard\"\n\
+         \n\
+         [log]\n\
+         level = \"{log}\"\n\
+         sample_debug = 1\n\
          \n\
          # These services run each keyed request once by themselves.\n\
          [[route]]\n\
@@ -181,15 +195,13 @@ fn in_front_of(services: SocketAddr) -> String {
     )
 }
 
-/// On the same database as the services: operators see all records in one place.
-async fn gateway(args: &Args, settings: &Path, database: String) -> Result<Gateway, DemoError> {
+/// The gateway's settings as they are read from their file and the flags.
+fn settings_of(args: &Args, settings: &Path) -> Result<Config, config::ConfigError> {
     let flags = [
         ("listen", args.listen.to_string()),
         ("admin", args.admin.to_string()),
-        ("store", database),
     ];
-    let config = config::load(Some(settings), [], &flags)?;
-    Ok(Gateway::start(&config).await?)
+    config::load(Some(settings), [], &flags)
 }
 
 /// What makes this start's keys its own.

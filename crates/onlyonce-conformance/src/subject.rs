@@ -258,6 +258,11 @@ impl<'a> Subject<'a> {
         self.answered("count_replays", self.operate().count_replays(replays).await);
     }
 
+    pub(super) async fn number_replays(&self, replays: &[(Slot, u64)]) -> Vec<(Slot, u64)> {
+        let numbered = self.operate().number_replays(replays).await;
+        self.answered("number_replays", numbered)
+    }
+
     pub(super) async fn agree(&self, name: &str, offer: &[u8]) -> Vec<u8> {
         self.answered("agree", self.operate().agree(name, offer).await)
     }

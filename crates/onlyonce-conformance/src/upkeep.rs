@@ -154,6 +154,15 @@ pub async fn replays_are_added_up(bed: &dyn TestBed) {
     assert!(store.get(&nowhere).await.is_none());
     assert_eq!(after.expires_at, before.expires_at);
     assert_eq!(after.state, before.state);
+    // A store that numbers replays says what the counts are with these.
+    let mut numbers = store
+        .number_replays(&[(one.slot, 1), (nowhere.slot, 1), (two.slot, 4)])
+        .await;
+    numbers.sort_unstable();
+    let mut counted = [(one.slot, 6), (two.slot, 15)];
+    counted.sort_unstable();
+    assert!(numbers.is_empty() || numbers == counted, "{numbers:?}");
+    assert_eq!(store.record(&two).await.replays, 15);
 }
 
 pub async fn a_new_record_has_no_replays_of_the_old_one(bed: &dyn TestBed) {

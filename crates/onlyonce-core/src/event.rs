@@ -21,6 +21,11 @@ mod log;
 pub trait Subscriber: Send + Sync + 'static {
     /// Something happened to an operation.
     fn on_event(&self, about: &About<'_>, event: &Event);
+
+    /// Whether it wants [`Event::ReplayCounted`] of each replay. Counts are then flushed more often.
+    fn wants_replay_numbers(&self) -> bool {
+        false
+    }
 }
 
 /// Which operation an event is about.
@@ -56,7 +61,7 @@ struct Label(Hint, Slot);
 
 impl fmt::Display for Label {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}…#{}", self.0, self.1.short())
+        write!(f, "{}…{}", self.0, self.1.short())
     }
 }
 
@@ -72,6 +77,8 @@ pub enum Event {
         attempt: u32,
         /// How long it took to get it, waiting included.
         waited: Duration,
+        /// How long the store took to grant it.
+        asked: Duration,
         /// How long an answer shall be kept.
         keep_for: Duration,
     },
@@ -90,10 +97,23 @@ pub enum Event {
         /// The instance that holds the slot.
         holder: Arc<str>,
     },
+    /// The wait of one caller for a slot is over, however it ended.
+    Waited {
+        /// How long.
+        waited: Duration,
+        /// How many waited when it came, itself included.
+        queue_depth: usize,
+        /// The instance that held the slot.
+        holder: Arc<str>,
+        /// Whether it got the slot: then [`Claimed`](Self::Claimed) tells of its wait too.
+        claimed: bool,
+    },
     /// A duplicate waited as long as its policy allows; a refusal follows.
     GaveUp {
         /// How long.
         waited: Duration,
+        /// How long its policy allows.
+        timeout: Duration,
     },
     /// The handler's answer is stored.
     Stored {
@@ -107,10 +127,14 @@ pub enum Event {
         expires_at: Timestamp,
         /// How long that is.
         keep_for: Duration,
+        /// What was made, where the handler said so.
+        resource: Option<Arc<str>>,
     },
     /// The handler's answer was over the policy's bound or the store's; a marker is stored in its
     /// stead.
     TooLarge {
+        /// Its size, where that is known.
+        bytes: Option<usize>,
         /// The bound on its size.
         bytes_max: usize,
     },
@@ -137,8 +161,27 @@ pub enum Event {
         original_trace: Option<Arc<str>>,
         /// Whether it came from this process's running attempt rather than from the store.
         attached: bool,
-        /// How often it was replayed before, as far as the store has counted.
-        replays: u64,
+        /// What the original made, where its handler said so.
+        resource: Option<Arc<str>>,
+        /// How long the caller waited for it.
+        took: Duration,
+    },
+    /// The store has counted a replay, a little after it was given. Told only to those who
+    /// [want it](Subscriber::wants_replay_numbers).
+    ReplayCounted {
+        /// Which replay of its record it was, over all processes; nothing where the store could not
+        /// tell.
+        number: Option<u64>,
+        /// When it was given.
+        at: Timestamp,
+        /// When the original came.
+        original_at: Timestamp,
+        /// The trace of the original.
+        original_trace: Option<Arc<str>>,
+        /// Whether it came from this process's running attempt rather than from the store.
+        attached: bool,
+        /// What the original made, where its handler said so.
+        resource: Option<Arc<str>>,
         /// How long the caller waited for it.
         took: Duration,
     },
@@ -161,6 +204,8 @@ pub enum Event {
         lifetime: Duration,
         /// Whether an operator has forgotten it.
         forgotten: bool,
+        /// What was made, where the handler said so.
+        resource: Option<Arc<str>>,
     },
     /// A lease was renewed.
     Renewed,
@@ -185,6 +230,12 @@ pub enum Event {
         verb: Verb,
         /// How.
         kind: StoreErrorKind,
+        /// Which store: its kind.
+        backend: &'static str,
+        /// Which try it was: 1, or more where it was repeated.
+        attempt: u32,
+        /// What lies behind it, as the store says it.
+        cause: Arc<str>,
     },
     /// The handler ran without protection, because the store is down and the policy is open.
     Unprotected,
@@ -203,6 +254,7 @@ impl Event {
             Self::TookOver { .. } => "took_over",
             Self::Attached { .. } => "attached",
             Self::Waiting { .. } => "waiting",
+            Self::Waited { .. } => "waited",
             Self::GaveUp { .. } => "gave_up",
             Self::Stored { .. } => "stored",
             Self::TooLarge { .. } => "too_large",
@@ -210,6 +262,7 @@ impl Event {
             Self::Ended { .. } => "ended",
             Self::Ran { .. } => "ran",
             Self::Replayed { .. } => "replayed",
+            Self::ReplayCounted { .. } => "replay_counted",
             Self::Refused { .. } => "refused",
             Self::HungUp => "hung_up",
             Self::Expired { .. } => "expired",

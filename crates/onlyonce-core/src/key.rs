@@ -226,60 +226,104 @@ fn is_uuid_v4(text: &[u8]) -> bool {
         })
 }
 
+/// What a record keeps of a key's start.
 const HINT_CHARS_MAX: usize = 4;
+/// What is told of it while the request is there: in logs and events.
+const LABEL_CHARS_MAX: usize = 8;
 /// A shorter key shows nothing: four of its characters would be too much of it.
 const HINTED_KEY_CHARS_MIN: usize = 20;
+/// A key as long as this keeps enough to itself when eight of its characters are told.
+const LABELLED_KEY_CHARS_MIN: usize = 28;
 
 /// What a record tells of its key: at most the first four characters of a long one, none of a
 /// short one; and a keyed mark, by which whoever has the key and the installation's secret finds
 /// its records.
-#[derive(Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+///
+/// The hint of a key at hand shows eight characters of one that has 28 or more; a record keeps no
+/// more than four. Both are equal.
+#[derive(Clone, Copy, Default, serde::Serialize, serde::Deserialize)]
+#[serde(from = "[u8; Hint::BYTES]", into = "[u8; Hint::BYTES]")]
 pub struct Hint {
-    text: [u8; HINT_CHARS_MAX],
+    /// Zeros after what is shown.
+    text: [u8; LABEL_CHARS_MAX],
     mark: [u8; Hint::MARK_BYTES],
 }
 
+impl PartialEq for Hint {
+    fn eq(&self, other: &Self) -> bool {
+        self.to_bytes() == other.to_bytes()
+    }
+}
+
+impl Eq for Hint {}
+
 impl Hint {
     pub(crate) const MARK_BYTES: usize = 6;
+    /// What a record keeps of it.
+    const BYTES: usize = HINT_CHARS_MAX + Self::MARK_BYTES;
 
     pub(crate) fn of(key: &str, mark: [u8; Self::MARK_BYTES]) -> Self {
-        let mut text = [0; HINT_CHARS_MAX];
-        let start = key.as_bytes().get(..HINT_CHARS_MAX);
-        if let Some(start) = start.filter(|start| start.iter().all(u8::is_ascii_graphic))
-            && key.len() >= HINTED_KEY_CHARS_MIN
-        {
-            text.copy_from_slice(start);
-        }
+        let mut text = [0; LABEL_CHARS_MAX];
+        let shown = match key.chars().count() {
+            LABELLED_KEY_CHARS_MIN.. => LABEL_CHARS_MAX,
+            HINTED_KEY_CHARS_MIN.. => HINT_CHARS_MAX,
+            _ => 0,
+        };
+        let start = &key.as_bytes()[..shown];
+        let graphic = start.iter().take_while(|byte| byte.is_ascii_graphic());
+        // All of it, or as much as a record keeps, or nothing.
+        let shown = match graphic.count() {
+            LABEL_CHARS_MAX => LABEL_CHARS_MAX,
+            HINT_CHARS_MAX.. => HINT_CHARS_MAX,
+            _ => 0,
+        };
+        text[..shown].copy_from_slice(&start[..shown]);
         Self { text, mark }
     }
 
     /// Start and mark, as the codec writes them.
-    pub(crate) fn to_bytes(self) -> [u8; HINT_CHARS_MAX + Self::MARK_BYTES] {
-        let ([a, b, c, d], [e, f, g, h, i, j]) = (self.text, self.mark);
+    pub(crate) fn to_bytes(self) -> [u8; Self::BYTES] {
+        let ([a, b, c, d, ..], [e, f, g, h, i, j]) = (self.text, self.mark);
         [a, b, c, d, e, f, g, h, i, j]
     }
 
     /// What [`to_bytes`](Self::to_bytes) made of it.
-    pub(crate) fn from_bytes(bytes: [u8; HINT_CHARS_MAX + Self::MARK_BYTES]) -> Self {
+    pub(crate) fn from_bytes(bytes: [u8; Self::BYTES]) -> Self {
         let [a, b, c, d, mark @ ..] = bytes;
         Self {
-            text: [a, b, c, d],
+            text: [a, b, c, d, 0, 0, 0, 0],
             mark,
         }
     }
 
+    /// The start of the key as far as it is shown, at most `chars` of it.
+    fn shown(&self, chars: usize) -> &str {
+        let start = &self.text[..chars];
+        let end = start.iter().position(|byte| *byte == 0).unwrap_or(chars);
+        std::str::from_utf8(&start[..end]).unwrap_or_default()
+    }
+
     /// Start and mark in at most 16 characters, as a store may index and compare them.
     pub fn to_text(&self) -> String {
-        format!("{self}{}", Hex(self.mark))
+        format!("{}{}", self.shown(HINT_CHARS_MAX), Hex(self.mark))
+    }
+}
+
+impl From<Hint> for [u8; Hint::BYTES] {
+    fn from(hint: Hint) -> Self {
+        hint.to_bytes()
+    }
+}
+
+impl From<[u8; Hint::BYTES]> for Hint {
+    fn from(bytes: [u8; Self::BYTES]) -> Self {
+        Self::from_bytes(bytes)
     }
 }
 
 impl fmt::Display for Hint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match std::str::from_utf8(&self.text) {
-            Ok(text) if self.text[0] != 0 => f.write_str(text),
-            _ => Ok(()),
-        }
+        f.write_str(self.shown(LABEL_CHARS_MAX))
     }
 }
 

@@ -281,6 +281,21 @@ impl Operate for MemoryStore {
         Ok(())
     }
 
+    async fn number_replays(
+        &self,
+        replays: &[(Slot, u64)],
+    ) -> Result<Vec<(Slot, u64)>, StoreError> {
+        let mut numbers = Vec::with_capacity(replays.len());
+        for (slot, count) in replays {
+            let number = self.step(slot, |entry, now| {
+                let change = entry.count_replays(*count, now);
+                (entry.live(now).map(|kept| kept.replays), change)
+            });
+            numbers.extend(number.map(|number| (*slot, number)));
+        }
+        Ok(numbers)
+    }
+
     async fn count_replays(&self, replays: &[(Slot, u64)]) -> Result<(), StoreError> {
         for (slot, count) in replays {
             self.step(slot, |entry, now| ((), entry.count_replays(*count, now)));

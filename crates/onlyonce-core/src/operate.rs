@@ -72,6 +72,16 @@ pub trait Operate: Send + Sync {
     /// Adds replays to the counts of their records, as far as these still exist.
     async fn count_replays(&self, replays: &[(Slot, u64)]) -> Result<(), StoreError>;
 
+    /// The same, and says how often each record was replayed with these: exact, whoever else counts
+    /// at the same time. A store that cannot tell says nothing of a record.
+    async fn number_replays(
+        &self,
+        replays: &[(Slot, u64)],
+    ) -> Result<Vec<(Slot, u64)>, StoreError> {
+        self.count_replays(replays).await?;
+        Ok(Vec::new())
+    }
+
     /// Agrees on a value under `name` with everyone who uses this store: the first offer is
     /// kept, and everyone gets that one.
     async fn agree(&self, name: &str, offer: &[u8]) -> Result<Vec<u8>, StoreError>;

@@ -148,7 +148,7 @@ pub struct Meta {
     pub hint: Hint,
     /// The route or job.
     pub operation: Arc<str>,
-    /// Who asked, where that is known and no secret.
+    /// Who asked, where that is known and no secret: `agent:agent_456`, or a name alone.
     pub actor: Option<Arc<str>>,
     /// The instance that holds or held the claim.
     pub holder: Arc<str>,
@@ -156,6 +156,20 @@ pub struct Meta {
     pub trace: Option<Arc<str>>,
     /// A keyed digest of the credential, where the caller's identity was not verified.
     pub credential: Option<[u8; 32]>,
+}
+
+/// What kinds of actors a name may begin with, before a colon.
+const ACTOR_TYPES: [&str; 6] = ["agent", "human", "user", "service", "system", "anonymous"];
+/// What an actor is whose name does not say it.
+const ACTOR_TYPE: &str = "user";
+
+/// The type and the id of an actor by its name: `agent:agent_456` is an `agent`. A name that begins
+/// with no known type and a colon is an id as a whole.
+pub fn actor_parts(name: &str) -> (&str, &str) {
+    match name.split_once(':') {
+        Some((kind, id)) if ACTOR_TYPES.contains(&kind) => (kind, id),
+        Some(_) | None => (ACTOR_TYPE, name),
+    }
 }
 
 /// A stored or shared answer.

@@ -6,6 +6,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::clock::Timestamp;
+use crate::fingerprint::Fingerprint;
 use crate::record::OnLapse;
 
 /// Why an operation was not run, and what the caller can do.
@@ -32,6 +34,10 @@ pub struct Original {
     pub holder: Arc<str>,
     /// Its trace.
     pub trace: Option<Arc<str>>,
+    /// What it means.
+    pub fingerprint: Fingerprint,
+    /// When it came, on the store's clock; nothing while it runs in this process.
+    pub at: Option<Timestamp>,
 }
 
 /// The reasons there are.

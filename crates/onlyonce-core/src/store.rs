@@ -15,6 +15,9 @@ use crate::record::{Meta, OnLapse, Record, Replay, Token};
 use crate::response::Response;
 use crate::slot::Slot;
 
+/// How much of an error's cause is told.
+const CAUSE_BYTES_MAX: usize = 500;
+
 /// Where records live. Every verb may be repeated after a lost reply: the caller made the token,
 /// so the protocol is idempotent itself.
 #[async_trait]
@@ -262,6 +265,26 @@ impl StoreError {
     pub fn unsent(mut self) -> Self {
         self.is_unsent = true;
         self
+    }
+
+    /// What lies behind it, in the words of whatever failed: for logs. Never a key or a body.
+    pub fn cause(&self) -> String {
+        let mut said = Vec::new();
+        let mut next = std::error::Error::source(self);
+        while let Some(error) = next {
+            let words = error.to_string();
+            if said.last() != Some(&words) {
+                said.push(words);
+            }
+            next = error.source();
+        }
+        let mut cause = if said.is_empty() {
+            self.kind.to_string()
+        } else {
+            said.join(": ")
+        };
+        cause.truncate(cause.floor_char_boundary(CAUSE_BYTES_MAX));
+        cause
     }
 
     /// Whether the store was never asked, so that it cannot have acted.

@@ -4,6 +4,7 @@
 
 use std::str::FromStr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use onlyonce::store::{Completed, Renewed};
 use onlyonce::stores::OpenError;
@@ -21,6 +22,8 @@ const SCHEMA: &str = include_str!("schema.sql");
 /// Held while tables are made: two processes that make the same one at once would collide.
 const LOCK: &str = "SELECT pg_advisory_xact_lock(8315163)";
 const CONNECTIONS_MAX: u32 = 8;
+/// How long a request waits for a connection to a database that does not answer.
+const CONNECT_MAX: Duration = Duration::from_secs(5);
 
 macro_rules! bind {
     ($query:expr, $args:expr) => {{
@@ -75,6 +78,7 @@ impl Db {
             let options = PgConnectOptions::from_str(url)?;
             let pool = PgPoolOptions::new()
                 .max_connections(CONNECTIONS_MAX)
+                .acquire_timeout(CONNECT_MAX)
                 .connect_with(options)
                 .await?;
             let mut tx = pool.begin().await?;
@@ -92,6 +96,14 @@ impl Db {
         match self {
             Self::Sqlite(store, _) => Arc::clone(store) as _,
             Self::Postgres(store, _) => Arc::clone(store) as _,
+        }
+    }
+
+    /// What metrics and log call it.
+    pub(crate) fn backend(&self) -> &'static str {
+        match self {
+            Self::Sqlite(..) => "sqlite",
+            Self::Postgres(..) => "postgres",
         }
     }
 

@@ -10,8 +10,11 @@ use axum::Router;
 use axum::extract::{MatchedPath, Path, Request, State};
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, patch, post};
+use axum::routing::{MethodRouter, get, patch, post};
+use onlyonce::policy::Duplicate;
 use onlyonce::{Engine, IdempotencyLayer, Policy, Profile};
+use onlyonce_observe::BreakerState;
+use onlyonce_observe::Observed;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use tower::ServiceExt as _;
@@ -49,21 +52,23 @@ pub(crate) struct SubmissionPath {
 #[derive(Clone)]
 struct Intakes {
     db: Db,
+    observed: Observed,
     routers: Arc<BTreeMap<String, Router>>,
 }
 
 /// The routes of all intakes under `profile`.
-pub(crate) fn router(desks: Vec<Desk>, engine: &Engine, db: &Db, profile: Profile) -> Router {
+pub(crate) fn router(desks: Vec<Desk>, observed: &Observed, db: &Db, profile: Profile) -> Router {
     let envelope = profile.policy().http.envelope;
     let routers = desks
         .into_iter()
         .map(|desk| {
             let id = desk.definition.id.clone();
-            (id, of_intake(desk, engine, profile.policy()))
+            (id, of_intake(desk, &observed.engine, profile.policy()))
         })
         .collect();
     let intakes = Intakes {
         db: db.clone(),
+        observed: observed.clone(),
         routers: Arc::new(routers),
     };
     Router::new()
@@ -84,24 +89,38 @@ fn of_intake(desk: Desk, engine: &Engine, mut policy: Policy) -> Router {
     let envelope = policy.http.envelope;
     let id = &desk.definition.id;
     let at = |what: &str| format!("/api/intakes/{id}/{what}");
-    let mut changing = Router::new()
-        .route(&at("submissions"), post(handlers::create))
-        .route(&at("submit"), post(handlers::submit_whole))
+    let rules = &desk.definition.idempotency;
+    if let Some(ttl_ms) = rules.ttl_ms {
+        policy.keep_for = Duration::from_millis(ttl_ms);
+    }
+    if let Some(lock_timeout_ms) = rules.lock_timeout_ms {
+        policy.duplicate = Duplicate::Wait(Duration::from_millis(lock_timeout_ms));
+    }
+    if let Some(execution_timeout_ms) = rules.execution_timeout_ms {
+        policy.execution_max = Duration::from_millis(execution_timeout_ms);
+    }
+    let layer = IdempotencyLayer::new(engine.clone())
+        .policy(policy)
+        .label(id.as_str());
+    let once = |operation: &'static str, handler: MethodRouter<Desk>| {
+        let handler = handler.layer(from_fn_with_state(envelope, word));
+        if desk.definition.idempotency.enabled {
+            handler.layer(layer.clone().operation(operation))
+        } else {
+            handler
+        }
+    };
+    let changing = Router::new()
+        .route(&at("submissions"), once("create", post(handlers::create)))
+        .route(&at("submit"), once("submit", post(handlers::submit_whole)))
         .route(
             "/api/submissions/{submission}/fields",
-            patch(handlers::set_fields),
+            once("setFields", patch(handlers::set_fields)),
         )
         .route(
             "/api/submissions/{submission}/submit",
-            post(handlers::submit),
-        )
-        .layer(from_fn_with_state(envelope, word));
-    if desk.definition.idempotency.enabled {
-        if let Some(ttl_ms) = desk.definition.idempotency.ttl_ms {
-            policy.keep_for = Duration::from_millis(ttl_ms);
-        }
-        changing = changing.layer(IdempotencyLayer::new(engine.clone()).policy(policy));
-    }
+            once("submit", post(handlers::submit)),
+        );
     let looking = Router::new()
         .route(&at("validate"), post(handlers::validate_fields))
         .route("/api/submissions/{submission}", get(handlers::show))
@@ -128,6 +147,10 @@ async fn by_submission(
     request: Request,
 ) -> Response {
     const SELECT: &str = "SELECT intake FROM submissions WHERE id = $1";
+    // Rows and records are in one database: what is known of one is known of the other.
+    if intakes.observed.breaker() == BreakerState::Open {
+        return Fault::down().into_response();
+    }
     match intakes.db.all::<(String,)>(SELECT, &[(&id).into()]).await {
         Ok(found) => match found.first() {
             Some((intake,)) => intakes.answer(intake, request).await,

@@ -10,9 +10,10 @@ use std::time::Duration;
 use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
-use onlyonce::core::engine;
 use onlyonce::tower::KnownHosts;
 use onlyonce::{Engine, Policy, Profile, StoreError};
+use onlyonce_observe::audit::AuditSettings;
+use onlyonce_observe::{Observed, Setup};
 use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -67,6 +68,8 @@ pub struct Options {
     pub audit_keep: Duration,
     /// Names by which clients reach them besides `localhost` and addresses of this machine.
     pub hosts: Vec<String>,
+    /// Where an audit trail is written, besides the audit events in the database.
+    pub audit: Option<PathBuf>,
 }
 
 impl Options {
@@ -81,6 +84,7 @@ impl Options {
             front: None,
             audit_keep: AUDIT_KEEP,
             hosts: Vec::new(),
+            audit: None,
         }
     }
 }
@@ -98,9 +102,9 @@ pub enum StartError {
     /// The intake service has no such profile.
     #[error(transparent)]
     Profile(#[from] onlyonce::profile::UnknownProfile),
-    /// The engine cannot be opened on the database.
+    /// The engine cannot be opened on the database, or its audit trail not be written.
     #[error(transparent)]
-    Engine(#[from] engine::OpenError),
+    Engine(#[from] onlyonce_observe::OpenError),
     /// The store failed at once.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -112,7 +116,7 @@ pub enum StartError {
 /// The services, serving.
 pub struct Demo {
     address: SocketAddr,
-    engine: Engine,
+    observed: Observed,
     tools: IntakeTools,
     recorder: Recorder,
     stop: watch::Sender<bool>,
@@ -131,8 +135,11 @@ impl Demo {
         let ids = Ids::new();
         let outbox = Outbox::new(ids.clone());
         let recorder = Recorder::start(db.clone(), ids.clone(), options.audit_keep);
-        let builder = Engine::builder(db.store()).subscribe(Arc::new(recorder.clone()));
-        let engine = builder.open().await?;
+        let setup = Setup::new(db.backend(), db.store())
+            .audit(options.audit.clone().map(AuditSettings::at))
+            .subscribe(Arc::new(recorder.clone()));
+        let observed = setup.open(|engine| engine).await?;
+        let engine = &observed.engine;
         let tokens = Tokens::agree(&*db.store(), ids.clone()).await?;
 
         let definitions: Vec<_> = definitions.into_iter().map(Arc::new).collect();
@@ -153,12 +160,12 @@ impl Demo {
             mail: options.mail.clone(),
         };
         let router = Router::new()
-            .merge(intake::router(desks, &engine, &db, profile))
-            .merge(forms::router(forms, &db, &ids, &engine, policy("broker")?))
-            .merge(resources::synced(&shop, &engine, &policy("guardian")?))
-            .merge(resources::orders(&shop, &engine, &policy("middleware")?))
+            .merge(intake::router(desks, &observed, &db, profile))
+            .merge(forms::router(forms, &db, &ids, engine, policy("broker")?))
+            .merge(resources::synced(&shop, engine, &policy("guardian")?))
+            .merge(resources::orders(&shop, engine, &policy("middleware")?))
             .merge(resources::charges(&shop))
-            .merge(inbox::router(&db, &ids, &engine))
+            .merge(inbox::router(&db, &ids, engine))
             .merge(audit::router(&db, &recorder))
             .layer(from_fn_with_state(tokens.clone(), actor::identify))
             .route("/api/v1/tokens", post(actor::issue).with_state(tokens))
@@ -185,7 +192,7 @@ impl Demo {
         let deliveries = tokio::spawn(outbox.deliver(db, format!("http://{address}")));
         Ok(Self {
             address,
-            engine,
+            observed,
             tools,
             recorder,
             stop,
@@ -201,7 +208,13 @@ impl Demo {
 
     /// The engine that all services share.
     pub fn engine(&self) -> &Engine {
-        &self.engine
+        &self.observed.engine
+    }
+
+    /// The same with everyone who is told what it does: for a gateway in front, whose operators then
+    /// see all of it.
+    pub fn observed(&self) -> &Observed {
+        &self.observed
     }
 
     /// The intakes as MCP tools, for a transport other than `/mcp` of this address.
@@ -218,7 +231,8 @@ impl Demo {
         if tokio::time::timeout(grace, &mut server).await.is_err() {
             server.abort();
         }
-        let left = self.engine.shutdown(grace).await;
+        let left = self.observed.engine.shutdown(grace).await;
+        self.observed.observers.close().await;
         let _ = tokio::time::timeout(grace, self.recorder.flush()).await;
         left
     }

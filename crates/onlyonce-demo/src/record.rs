@@ -50,10 +50,18 @@ struct Happened {
 
 /// What is worth writing down, of all that the engine tells.
 enum Told {
-    Created { expires_at: Timestamp },
-    Replayed { original_at: Timestamp },
+    Created {
+        expires_at: Timestamp,
+    },
+    Replayed {
+        original_at: Timestamp,
+    },
     Conflict,
-    Contention { holder: String, depth: usize },
+    Contention {
+        holder: String,
+        depth: usize,
+        waited: Duration,
+    },
 }
 
 impl Recorder {
@@ -108,13 +116,15 @@ impl Subscriber for Recorder {
                 reason: Reason::Mismatch | Reason::OtherCredential,
                 ..
             } => Told::Conflict,
-            Event::Attached { waiters } => Told::Contention {
-                holder: about.meta.holder.to_string(),
-                depth: *waiters,
-            },
-            Event::Waiting { holder } => Told::Contention {
+            Event::Waited {
+                waited,
+                queue_depth,
+                holder,
+                ..
+            } => Told::Contention {
                 holder: holder.to_string(),
-                depth: 1,
+                depth: *queue_depth,
+                waited: *waited,
             },
             _ => return,
         };

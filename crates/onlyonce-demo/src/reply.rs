@@ -95,6 +95,11 @@ impl Fault {
         Self::trouble("another process took this request over")
     }
 
+    /// The database does not answer.
+    pub(crate) fn down() -> Self {
+        Self::trouble("the database does not answer; retry with the same key")
+    }
+
     fn trouble(message: impl Into<String>) -> Self {
         let status = StatusCode::SERVICE_UNAVAILABLE;
         Self::no(status, "service_unavailable", message).passing()
@@ -151,14 +156,14 @@ impl Fault {
 impl From<sqlx::Error> for Fault {
     fn from(error: sqlx::Error) -> Self {
         tracing::error!(target: "onlyonce_demo", %error, "the database failed");
-        Self::trouble("the database does not answer; retry with the same key")
+        Self::down()
     }
 }
 
 impl From<StoreError> for Fault {
     fn from(error: StoreError) -> Self {
         tracing::error!(target: "onlyonce_demo", %error, "the store failed");
-        Self::trouble("the database does not answer; retry with the same key")
+        Self::down()
     }
 }
 

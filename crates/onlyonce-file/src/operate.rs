@@ -89,8 +89,18 @@ impl Operate for FileStore {
     }
 
     async fn count_replays(&self, replays: &[(Slot, u64)]) -> Result<(), StoreError> {
+        self.number_replays(replays).await.map(drop)
+    }
+
+    async fn number_replays(
+        &self,
+        replays: &[(Slot, u64)],
+    ) -> Result<Vec<(Slot, u64)>, StoreError> {
         let question = Question::CountReplays(replays.to_vec());
-        self.ask(question).await.map(drop)
+        let Answer::Counted(numbers) = self.ask(question).await? else {
+            return Err(shared::ended());
+        };
+        Ok(numbers)
     }
 
     async fn agree(&self, name: &str, offer: &[u8]) -> Result<Vec<u8>, StoreError> {

@@ -95,18 +95,25 @@ impl<'a> Batch<'a> {
         }
     }
 
-    pub(super) fn count_replays(&mut self, replays: &[(Slot, u64)]) -> Result<(), StoreError> {
+    /// Adds to the counts of records, and says what they are then.
+    pub(super) fn count_replays(
+        &mut self,
+        replays: &[(Slot, u64)],
+    ) -> Result<Vec<(Slot, u64)>, StoreError> {
         let now = self.now;
+        let mut numbers = Vec::with_capacity(replays.len());
         for (slot, count) in replays {
             let staged = self.stage(slot)?;
             match staged.entry.count_replays(*count, now) {
                 Change::Nothing => {}
                 Change::Written | Change::Settled => {
                     staged.counted = staged.counted.saturating_add(*count);
+                    let live = staged.entry.live(now);
+                    numbers.extend(live.map(|kept| (*slot, kept.replays)));
                 }
             }
         }
-        Ok(())
+        Ok(numbers)
     }
 
     /// Writes frames again that still count; says how many of them cannot be read.

@@ -85,6 +85,8 @@ pub(super) enum Answer {
     /// Whether there was a record.
     Did(bool),
     Resolved(Resolved),
+    /// How often records were replayed now.
+    Counted(Vec<(Slot, u64)>),
     Agreed(Vec<u8>),
     WasAgreed(Option<Vec<u8>>),
     /// How many frames could not be read, and are where they were.
@@ -193,10 +195,7 @@ impl Writer {
             Question::Resolve(slot, response, keep_for) => batch
                 .step(slot, |entry| entry.resolve(response, *keep_for, now))
                 .map(Answer::Resolved),
-            Question::CountReplays(replays) => {
-                batch.count_replays(replays)?;
-                Ok(Answer::Done)
-            }
+            Question::CountReplays(replays) => batch.count_replays(replays).map(Answer::Counted),
             Question::Agree(name, offer) => self.agree(name, offer).map(Answer::Agreed),
             Question::WhatAgreed(name) => Ok(Answer::WasAgreed(self.agreed.get(name))),
             Question::Move(frames) => Ok(Answer::Moved {

@@ -11,12 +11,12 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use http::StatusCode;
 use onlyonce_core::{Engine, Operate};
+use onlyonce_observe::{Observed, Observers};
 
 use self::guard::Guard;
 use self::problem::Problem;
 use crate::audit::Trail;
 use crate::config::Config;
-use crate::observe::Observers;
 
 mod audit;
 mod events;
@@ -31,12 +31,9 @@ mod top;
 mod view;
 
 pub use self::audit::{AuditPage, PurgedView};
-pub use self::events::EventLine;
-pub(crate) use self::events::Events;
 pub use self::records::{RecordsPage, StatsView};
 pub(crate) use self::serve::{AdminPatience, serve};
-pub(crate) use self::top::HotKeys;
-pub use self::top::{HotKey, TopView};
+pub use self::top::TopView;
 pub use self::view::{HeaderView, RecordView, ResponseView};
 
 /// What the handlers share.
@@ -53,20 +50,16 @@ pub(crate) struct Admin {
 impl Admin {
     /// The operators' side of a gateway that listens for them on `bound`.
     pub(crate) fn new(
-        engine: Engine,
-        observers: Observers,
+        observed: Observed,
         config: &Config,
         bound: SocketAddr,
         token: Option<&str>,
     ) -> Self {
         Self {
-            engine,
-            observers,
+            engine: observed.engine,
             sizes: Arc::default(),
-            trail: config
-                .audit
-                .as_ref()
-                .map(|audit| Arc::new(Trail::at(&audit.path))),
+            trail: observed.observers.trail().map(Arc::new),
+            observers: observed.observers,
             guard: Guard::new(bound, config.admin_hosts.as_deref(), token),
         }
     }

@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use axum::Router;
-use onlyonce_core::engine::{self, FormerSecret};
+use onlyonce_core::engine::FormerSecret;
 use onlyonce_core::{Engine, SlotSecret, Store};
-use onlyonce_metrics::StoreWatch;
+use onlyonce_observe::audit::AuditSettings;
+use onlyonce_observe::{Observed, Setup};
 use onlyonce_stores::OpenError;
 use onlyonce_tower::Allowance;
 use thiserror::Error;
@@ -22,7 +23,6 @@ use tokio::task::JoinHandle;
 use crate::admin::{self, Admin, AdminPatience};
 use crate::config::{self, Config, ConfigError, Count, Span};
 use crate::identity;
-use crate::observe::Observers;
 use crate::server::Server;
 use crate::site::{PerWorker, Sites};
 use crate::tls::Acceptor;
@@ -49,9 +49,9 @@ pub enum StartError {
     /// The store cannot be used.
     #[error(transparent)]
     Store(#[from] OpenError),
-    /// The engine cannot be opened on it.
+    /// The engine cannot be opened on it, or its audit trail not be written.
     #[error(transparent)]
-    Engine(#[from] engine::OpenError),
+    Engine(#[from] onlyonce_observe::OpenError),
     /// The system gives no threads.
     #[error("cannot start the threads that serve connections: {0}")]
     Threads(io::Error),
@@ -71,8 +71,9 @@ pub enum StartError {
 pub struct Gateway {
     address: SocketAddr,
     admin_address: SocketAddr,
-    engine: Engine,
-    observers: Observers,
+    observed: Observed,
+    /// Whether the engine is this gateway's own, to be ended with it.
+    owns_engine: bool,
     traces: Option<Traces>,
     workers: Workers,
     sites: Sites,
@@ -99,18 +100,30 @@ impl Gateway {
     ) -> Result<Self, StartError> {
         config::holds(config)?;
         let token = admin_token(config)?;
-        let (engine, observers) = open_engine(config, wrap).await?;
-        warn_of_large_answers(config, &engine);
+        let observed = open_engine(config, wrap).await?;
+        Self::serve(config, observed, true, token).await
+    }
+
+    /// Serves on an engine that others use too: what the settings say of the store, its breaker, the
+    /// secrets, the audit trail and this instance is left to whoever opened it, as is its end.
+    pub async fn start_on(config: &Config, observed: Observed) -> Result<Self, StartError> {
+        config::holds(config)?;
+        let token = admin_token(config)?;
+        Self::serve(config, observed, false, token).await
+    }
+
+    async fn serve(
+        config: &Config,
+        observed: Observed,
+        owns_engine: bool,
+        token: Option<String>,
+    ) -> Result<Self, StartError> {
+        let engine = &observed.engine;
+        warn_of_large_answers(config, engine);
         let traces = Traces::from_env()?;
         let allowance = Allowance::new(identity::allowance(&config.limits));
         let workers = Workers::start().map_err(StartError::Threads)?;
-        let sites = PerWorker::new(
-            workers.count(),
-            config,
-            &engine,
-            &allowance,
-            traces.as_ref(),
-        )?;
+        let sites = PerWorker::new(workers.count(), config, engine, &allowance, traces.as_ref())?;
         let sites = Arc::new(ArcSwap::from_pointee(sites));
         let tls = config.tls.as_ref().map(Acceptor::new).transpose()?;
         let address = config.listen.unwrap_or_else(|| fixed(LISTEN));
@@ -119,16 +132,9 @@ impl Gateway {
         let wanted = config.admin.unwrap_or_else(|| fixed(ADMIN));
         let operators = listen(wanted, "admin").await?;
         let admin_address = operators.local_addr().unwrap_or(wanted);
-        let router = Admin::new(
-            engine.clone(),
-            observers.clone(),
-            config,
-            admin_address,
-            token.as_deref(),
-        )
-        .router();
+        let admin = Admin::new(observed.clone(), config, admin_address, token.as_deref());
         let patience = AdminPatience::new(config);
-        let admin = tokio::spawn(admin::serve(operators, router, patience));
+        let admin = tokio::spawn(admin::serve(operators, admin.router(), patience));
         let (stop, stopped) = watch::channel(false);
         let server = Server::new(
             listener,
@@ -140,8 +146,8 @@ impl Gateway {
         Ok(Self {
             address,
             admin_address,
-            engine,
-            observers,
+            observed,
+            owns_engine,
             traces,
             workers,
             sites,
@@ -176,11 +182,11 @@ impl Gateway {
         let sites = PerWorker::new(
             self.workers.count(),
             config,
-            &self.engine,
+            &self.observed.engine,
             &allowance,
             self.traces.as_ref(),
         )?;
-        warn_of_large_answers(config, &self.engine);
+        warn_of_large_answers(config, &self.observed.engine);
         if let (Some(acceptor), Some(tls)) = (&self.tls, &config.tls) {
             acceptor.reload(tls)?;
         }
@@ -195,8 +201,13 @@ impl Gateway {
         if tokio::time::timeout(self.drain, &mut server).await.is_err() {
             server.abort();
         }
-        let left = self.engine.shutdown(self.drain).await;
-        self.observers.close().await;
+        let left = if self.owns_engine {
+            let left = self.observed.engine.shutdown(self.drain).await;
+            self.observed.observers.close().await;
+            left
+        } else {
+            0
+        };
         if let Some(traces) = &self.traces {
             traces.close().await;
         }
@@ -211,9 +222,10 @@ impl Gateway {
 /// address in `admin` or for one of `admin_hosts`.
 pub async fn operators(config: &Config) -> Result<(Engine, Router), StartError> {
     let token = admin_token(config)?;
-    let (engine, observers) = open_engine(config, |store| store).await?;
+    let observed = open_engine(config, |store| store).await?;
+    let engine = observed.engine.clone();
     let admin = config.admin.unwrap_or_else(|| fixed(ADMIN));
-    let admin = Admin::new(engine.clone(), observers, config, admin, token.as_deref());
+    let admin = Admin::new(observed, config, admin, token.as_deref());
     Ok((engine, admin.router()))
 }
 
@@ -250,35 +262,45 @@ fn only_at_start(old: &Config, new: &Config) -> Option<&'static str> {
 async fn open_engine(
     config: &Config,
     wrap: impl FnOnce(Arc<dyn Store>) -> Arc<dyn Store>,
-) -> Result<(Engine, Observers), StartError> {
+) -> Result<Observed, StartError> {
     let url = config.store.as_deref().unwrap_or(STORE);
     let store = wrap(onlyonce_stores::open(url).await?);
-    let (store, watch) = match onlyonce_stores::backend(url) {
-        // It cannot hang, and what it refuses it refuses for good reason.
-        "memory" => StoreWatch::around("memory", store),
-        backend => StoreWatch::guarding(backend, store, |guarded| config.breaker.guard(guarded)),
-    };
-    let observers = Observers::new(config, watch)?;
+    let breaker = config.breaker;
+    let setup = Setup::new(onlyonce_stores::backend(url), store)
+        .guard(move |guarded| breaker.guard(guarded))
+        .audit(config.audit.as_ref().map(audit_settings));
     let running_max = config.limits.running.map(Count::as_usize);
     let running_max = running_max.and_then(NonZeroUsize::new);
     let running_max = running_max.unwrap_or(RUNNING_MAX);
-    let mut builder = Engine::builder(store).running_max(running_max);
-    for subscriber in observers.subscribers() {
-        builder = builder.subscribe(subscriber);
+    let (secret, former) = (own_secret(config)?, former_secret(config)?);
+    let observed = setup.open(|builder| {
+        let mut builder = builder.running_max(running_max);
+        if let Some(namespace) = &config.namespace {
+            builder = builder.namespace(namespace);
+        }
+        if let Some(instance) = &config.instance {
+            builder = builder.instance(instance);
+        }
+        if let Some(secret) = secret {
+            builder = builder.secret(secret);
+        }
+        if let Some(former) = former {
+            builder = builder.rotate_from(former);
+        }
+        builder
+    });
+    Ok(observed.await?)
+}
+
+fn audit_settings(config: &config::Audit) -> AuditSettings {
+    let mut settings = AuditSettings::at(&config.path);
+    if let Some(keep) = config.keep {
+        settings.keep = keep.get();
     }
-    if let Some(namespace) = &config.namespace {
-        builder = builder.namespace(namespace);
+    if let Some(file_bytes_max) = config.file_bytes_max {
+        settings.file_bytes_max = file_bytes_max.get();
     }
-    if let Some(instance) = &config.instance {
-        builder = builder.instance(instance);
-    }
-    if let Some(secret) = own_secret(config)? {
-        builder = builder.secret(secret);
-    }
-    if let Some(former) = former_secret(config)? {
-        builder = builder.rotate_from(former);
-    }
-    Ok((builder.open().await?, observers))
+    settings
 }
 
 /// Tells of a `response_bytes_max` that the store cannot keep.

@@ -2,7 +2,6 @@
 //! answer, everything else passes through.
 
 mod admin;
-pub mod audit;
 mod auth_check;
 mod body;
 pub mod config;
@@ -11,7 +10,6 @@ mod forward;
 mod gateway;
 mod identity;
 pub mod log;
-mod observe;
 mod pace;
 mod path;
 mod proxied;
@@ -27,8 +25,8 @@ mod upstream;
 mod workers;
 
 pub use admin::{
-    AuditPage, EventLine, HeaderView, HotKey, PurgedView, RecordView, RecordsPage, ResponseView,
-    StatsView, TopView,
+    AuditPage, HeaderView, PurgedView, RecordView, RecordsPage, ResponseView, StatsView, TopView,
 };
 pub use config::Config;
 pub use gateway::{Gateway, StartError, operators};
+pub use onlyonce_observe::{EventLine, HotKey, audit};

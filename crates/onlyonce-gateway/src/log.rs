@@ -127,7 +127,8 @@ where
     }
 }
 
-/// The fields of a line, by the documents' names.
+/// The fields of a line, by the documents' names. What has a dot in its name is within the object
+/// that the first part names: `actor.id`, `metadata.cached`.
 struct Fields<'a>(&'a mut Map<String, Value>);
 
 impl Fields<'_> {
@@ -135,9 +136,18 @@ impl Fields<'_> {
         let name = match field.name() {
             "idempotency_key" => "idempotencyKey",
             "intake_id" => "intakeId",
+            "submission_id" => "submissionId",
             other => other,
         };
-        self.0.insert(name.to_owned(), value);
+        match name.split_once('.') {
+            Some((object, member)) => {
+                let object = self.0.entry(object).or_insert_with(|| Map::new().into());
+                object[member] = value;
+            }
+            None => {
+                self.0.insert(name.to_owned(), value);
+            }
+        }
     }
 }
 

@@ -141,7 +141,7 @@ impl All {
             held_ms: add.ms(
                 "idempotency_lock_held_duration_ms",
                 "From having a slot to giving it up.",
-                || Histogram::new([10., 50., 100., 250., 500., 1e3, 2.5e3, 5e3, 1e4, 2.5e4, 3e4]),
+                || Histogram::new([10., 50., 100., 250., 500., 1e3, 2.5e3, 5e3, 1e4, 3e4]),
             ),
             held_longest: add.it(
                 "idempotency_lock_held_longest_ms",
@@ -165,7 +165,7 @@ impl All {
             ),
             active: add.it(
                 "idempotency_key_active_count",
-                "Keys stored by this process that have not expired.",
+                "Live records in the store, by intake as far as this process stored them.",
             ),
             lifetime_ms: add.ms(
                 "idempotency_key_average_lifetime_ms",

@@ -135,6 +135,7 @@ impl Metrics {
         self.all.cache_entries.set(signed(stats.records));
         self.all.cache_bytes.set(signed(stats.bytes));
         self.all.stale_keys.set(signed(stats.expired));
+        self.series.set_records(stats.records);
     }
 
     /// Everything, in the text format of OpenMetrics.
@@ -235,6 +236,11 @@ impl Subscriber for Metrics {
             Event::Attached { .. } | Event::Waiting { .. } => {
                 self.all.concurrent.inc();
             }
+            // The wait of one who got the slot is told with the claim.
+            Event::Waited { claimed: true, .. } => {}
+            Event::Waited { waited, .. } => {
+                series().intake.wait_ms.observe(float_millis(*waited));
+            }
             Event::GaveUp { .. } => {
                 series().intake.timeouts.inc();
             }
@@ -277,6 +283,7 @@ impl Subscriber for Metrics {
             Event::Expired {
                 forgotten: false, ..
             }
+            | Event::ReplayCounted { .. }
             | Event::Renewed => {}
             Event::Expired {
                 keep_for, lifetime, ..

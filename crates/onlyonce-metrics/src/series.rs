@@ -196,6 +196,20 @@ impl SeriesMap {
         intake.lifetime_ms.observe(float_millis(lifetime));
     }
 
+    /// The store has so many live records. Those that this process knows nothing of, because
+    /// another stored them, or it did before a restart, count for no intake in particular: the sum
+    /// over all intakes is the store's.
+    pub(crate) fn set_records(&self, records: u64) {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let named = known.intakes.iter().filter(|(name, _)| !name.is_empty());
+        let known_here: i64 = named.map(|(_, intake)| intake.active.get()).sum();
+        let of_none = Intake {
+            intake_id: "".into(),
+        };
+        let others = crate::signed(records).saturating_sub(known_here);
+        self.all.active.get_or_create(&of_none).set(others.max(0));
+    }
+
     pub(crate) fn roll(&self, now: Duration) {
         {
             let known = self.known.read().unwrap_or_else(PoisonError::into_inner);

@@ -17,6 +17,8 @@ use prometheus_client::metrics::gauge::ConstGauge;
 
 use crate::window::Window;
 
+/// The buckets of D0 §9.1.2; a meter has these and some between.
+const DURATIONS_MS: [f64; 9] = [1.0, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0];
 /// How far back the share of errors looks.
 const ERROR_RATE_SPAN: Duration = Duration::from_secs(60);
 
@@ -61,7 +63,7 @@ impl StoreWatch {
         backend: &'static str,
         store: Arc<dyn Store>,
         guard: impl FnOnce(Guarded) -> Guarded,
-    ) -> (Arc<dyn Store>, Self) {
+    ) -> (Arc<Guarded>, Self) {
         let (metered, meter) = metered(backend, &store);
         let guarded = Arc::new(guard(Guarded::new(metered).named(backend)));
         let watch = Self::new(backend, meter, Some(Arc::clone(&guarded)), store);
@@ -142,12 +144,13 @@ impl StoreWatch {
             MetricType::Histogram,
         )?;
         for it in seen() {
-            let ends = BUCKETS.map(crate::float_millis);
             let mut below = 0;
-            let mut buckets = Vec::with_capacity(BUCKETS.len() + 1);
-            for (end, up_to) in ends.into_iter().zip(it.buckets) {
-                buckets.push((end, up_to - below));
-                below = up_to;
+            let mut buckets = Vec::with_capacity(DURATIONS_MS.len() + 1);
+            for (end, up_to) in BUCKETS.map(crate::float_millis).into_iter().zip(it.buckets) {
+                if DURATIONS_MS.contains(&end) {
+                    buckets.push((end, up_to - below));
+                    below = up_to;
+                }
             }
             buckets.push((f64::INFINITY, it.count - below));
             let labels = self.of(it);

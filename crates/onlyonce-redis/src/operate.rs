@@ -126,12 +126,20 @@ impl Operate for RedisStore {
 
     /// What a lost connection leaves open is not counted twice.
     async fn count_replays(&self, replays: &[(Slot, u64)]) -> Result<(), StoreError> {
+        self.number_replays(replays).await.map(drop)
+    }
+
+    async fn number_replays(
+        &self,
+        replays: &[(Slot, u64)],
+    ) -> Result<Vec<(Slot, u64)>, StoreError> {
+        let mut numbers = Vec::with_capacity(replays.len());
         for some in replays.chunks(KEYS_AT_ONCE) {
             // Asked at the same time, they go together.
             let counted = some.iter().map(|(slot, count)| self.count(slot, *count));
-            try_join_all(counted).await?;
+            numbers.extend(try_join_all(counted).await?.into_iter().flatten());
         }
-        Ok(())
+        Ok(numbers)
     }
 
     async fn agree(&self, name: &str, offer: &[u8]) -> Result<Vec<u8>, StoreError> {
@@ -183,11 +191,14 @@ impl RedisStore {
         }
     }
 
-    async fn count(&self, slot: &Slot, count: u64) -> Result<(), StoreError> {
+    async fn count(&self, slot: &Slot, count: u64) -> Result<Option<(Slot, u64)>, StoreError> {
         let (key, count) = (self.key(slot), count.to_string());
         let (step, args) = (&self.scripts.count, [count.as_bytes()]);
         let counted = self.fleet.run(step, &key, &args, Want::Plain, false);
-        Reply::read(counted.await?).map(|_| ())
+        match Reply::read(counted.await?)? {
+            Reply::Acted(told) => Ok(Some((*slot, told.number(0)?))),
+            Reply::Absent | Reply::Found(_) | Reply::Dead | Reply::Full => Ok(None),
+        }
     }
 
     /// Reads those of `slots` that may be among the first `records_max`, and keeps those that are.

@@ -235,6 +235,6 @@ impl Operate for Cached {
             .await
     }
 
-    forward!(straight: get, list, sweep, stats, ping, recheck, count_replays, agree, agreed);
+    forward!(straight: get, list, sweep, stats, ping, recheck, count_replays, number_replays, agree, agreed);
     forward!(straight: connected, connections);
 }

@@ -61,6 +61,8 @@ pub struct Guarded {
     scan_timeout: Duration,
     breaker: Breaker,
     probe_every: Duration,
+    /// What the store is called in errors.
+    name: &'static str,
 }
 
 impl Guarded {
@@ -73,6 +75,7 @@ impl Guarded {
             scan_timeout: SCAN_TIMEOUT,
             breaker: Breaker::new(FAILURES_MAX, OPEN_FOR),
             probe_every: PROBE_EVERY,
+            name: NAME,
         }
     }
 
@@ -105,10 +108,11 @@ impl Guarded {
         self
     }
 
-    /// What the store is called in the log, where every change of the breaker is told of.
+    /// What the store is called in errors and in the log, where every change of the breaker is told of.
     #[must_use]
     pub fn named(mut self, backend: &'static str) -> Self {
         self.breaker.named(backend);
+        self.name = backend;
         self
     }
 
@@ -146,7 +150,7 @@ impl Guarded {
         let pass = match rule {
             Rule::Gated => {
                 let admitted = self.breaker.admit(&*self.clock);
-                Some(admitted.map_err(|open| unavailable().caused_by(open).unsent())?)
+                Some(admitted.map_err(|open| self.unavailable().caused_by(open).unsent())?)
             }
             Rule::Ungated => Some(self.breaker.pass(&*self.clock)),
             Rule::Uncounted | Rule::Scan => None,
@@ -155,9 +159,9 @@ impl Guarded {
             Rule::Scan => self.scan_timeout,
             Rule::Gated | Rule::Ungated | Rule::Uncounted => self.timeout,
         };
-        let answer = within(timeout, call()).await;
+        let answer = self.within(timeout, call()).await;
         if let Some(pass) = pass {
-            pass.end(answer.as_ref().err().is_some_and(is_unavailable));
+            pass.end(answer.as_ref().err().filter(|error| is_unavailable(error)));
             probe::start(&self.breaker, &self.inner, self.probe_every, self.timeout);
         }
         answer
@@ -174,7 +178,24 @@ impl Guarded {
         at_most: Duration,
         call: impl Fn() -> BoxFuture<'a, Result<(), StoreError>> + Send,
     ) -> Result<(), StoreError> {
-        within(at_most.saturating_add(self.timeout), call()).await
+        self.within(at_most.saturating_add(self.timeout), call())
+            .await
+    }
+
+    async fn within<T>(
+        &self,
+        timeout: Duration,
+        call: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        match tokio::time::timeout(timeout, call).await {
+            Ok(answer) => answer,
+            Err(_) => Err(self.unavailable().caused_by(TimedOut { after: timeout })),
+        }
+    }
+
+    /// An error of the store inside, as far as its name is known.
+    fn unavailable(&self) -> StoreError {
+        StoreError::new(self.name, StoreErrorKind::Unavailable)
     }
 }
 
@@ -187,7 +208,7 @@ impl Store for Guarded {
 #[deny(clippy::missing_trait_methods)]
 impl Operate for Guarded {
     forward!(around: get, list, forget, extend, resolve, sweep, stats, ping, recheck);
-    forward!(around: count_replays, agree, agreed);
+    forward!(around: count_replays, number_replays, agree, agreed);
     forward!(straight: connected, connections);
 }
 
@@ -229,20 +250,6 @@ impl Rule {
 #[error("no answer within {after:?}; whether it acted is unknown, repeating is safe")]
 struct TimedOut {
     after: Duration,
-}
-
-async fn within<T>(
-    timeout: Duration,
-    call: impl Future<Output = Result<T, StoreError>>,
-) -> Result<T, StoreError> {
-    match tokio::time::timeout(timeout, call).await {
-        Ok(answer) => answer,
-        Err(_) => Err(unavailable().caused_by(TimedOut { after: timeout })),
-    }
-}
-
-fn unavailable() -> StoreError {
-    StoreError::new(NAME, StoreErrorKind::Unavailable)
 }
 
 fn is_unavailable(error: &StoreError) -> bool {

@@ -128,7 +128,7 @@ impl Store for Metered {
 #[deny(clippy::missing_trait_methods)]
 impl Operate for Metered {
     forward!(around: get, list, forget, extend, resolve, sweep, stats, ping, recheck);
-    forward!(around: count_replays, agree, agreed);
+    forward!(around: count_replays, number_replays, agree, agreed);
     forward!(straight: connected, connections);
 }
 
@@ -148,7 +148,7 @@ impl Drop for UnderWay<'_> {
             tracing::warn!(
                 target: "onlyonce",
                 event = "idempotency.storage.slow",
-                storage_operation = self.verb.name(),
+                operation = self.verb.name(),
                 backend = self.metered.backend,
                 duration_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
                 threshold_ms = u64::try_from(SLOW.as_millis()).unwrap_or(u64::MAX),

@@ -136,6 +136,10 @@ macro_rules! verb {
         $crate::wrap::verb!(@operate $how CountReplays count_replays ['life1]
             (replays: &'life1 [(::onlyonce_core::Slot, u64)]) -> ());
     };
+    ($how:ident number_replays) => {
+        $crate::wrap::verb!(@operate $how CountReplays number_replays ['life1]
+            (replays: &'life1 [(::onlyonce_core::Slot, u64)]) -> Vec<(::onlyonce_core::Slot, u64)>);
+    };
     ($how:ident agree) => { $crate::wrap::verb!(@operate $how Agree agree ['life1 'life2]
         (name: &'life1 str, offer: &'life2 [u8]) -> Vec<u8>); };
     ($how:ident agreed) => { $crate::wrap::verb!(@operate $how Agree agreed ['life1]

@@ -42,6 +42,8 @@ pub(crate) struct Settings {
     pub(crate) route: Option<Arc<Route>>,
     /// What its operations are called in records, logs and metrics, instead of the route's pattern.
     pub(crate) operation: Option<Arc<str>>,
+    /// What it is done for, such as an intake's name, where no part of the scope says so.
+    pub(crate) label: Option<Arc<str>>,
     pub(crate) allowance: Option<Allowance>,
     pub(crate) linger: Linger,
     warned: Arc<AtomicBool>,
@@ -87,6 +89,7 @@ impl IdempotencyLayer {
                 policy: Arc::new(policy),
                 route: None,
                 operation: None,
+                label: None,
                 allowance: None,
                 linger: Linger::default(),
                 warned: Arc::default(),
@@ -144,6 +147,14 @@ impl<C> IdempotencyLayer<C> {
     #[must_use]
     pub fn operation(mut self, name: impl Into<Arc<str>>) -> Self {
         self.settings.operation = Some(name.into());
+        self
+    }
+
+    /// Says what it is done for, such as the name of an intake: the label `intake_id` of metrics, log
+    /// and audit. Otherwise that is the first path parameter of the scope.
+    #[must_use]
+    pub fn label(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.settings.label = Some(name.into());
         self
     }
 

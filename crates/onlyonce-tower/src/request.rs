@@ -233,7 +233,7 @@ fn call_under(
         actor: scoped.actor,
         trace: trace(&parts.headers),
         credential: scoped.credential,
-        intake: scoped.intake,
+        intake: settings.label.clone().or(scoped.intake),
         route,
     };
     let call = engine.call(&scoped.scope, key, fingerprint, policy, who);

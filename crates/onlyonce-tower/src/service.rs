@@ -314,6 +314,10 @@ fn outcome<R: Body, E>(
             (response.into(), OwnBody::Whole(whole))
         }
         Gathered::Over(start) => {
+            let rest = body.size_hint().exact();
+            if let Some(rest) = rest.and_then(|rest| usize::try_from(rest).ok()) {
+                execution.too_large(start.len().saturating_add(rest));
+            }
             let resumed = Resumed {
                 start,
                 broken: None,

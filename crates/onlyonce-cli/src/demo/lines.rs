@@ -49,7 +49,9 @@ pub(super) fn of(about: &About<'_>) -> String {
     let _ = write!(
         text,
         "\n## What operators see\n\
-         onlyonce keys list --admin http://{admin}\n"
+         onlyonce keys list --admin http://{admin}\n\
+         onlyonce keys top --admin http://{admin}\n\
+         onlyonce keys watch --admin http://{admin}\n"
     );
     text
 }
@@ -150,11 +152,18 @@ fn sections(about: &About<'_>) -> Vec<(&'static str, Vec<Line>)> {
         ),
         (
             "For operators",
-            vec![Line::new(
-                "200, records",
-                "how many keys are kept",
-                format!("curl -i http://{admin}/api/v1/stats"),
-            )],
+            vec![
+                Line::new(
+                    "200, records",
+                    "how many keys are kept",
+                    format!("curl -i http://{admin}/api/v1/stats"),
+                ),
+                Line::new(
+                    "200, idempotency_request_replayed_total",
+                    "what was counted, for Prometheus",
+                    format!("curl -i http://{admin}/metrics"),
+                ),
+            ],
         ),
     ];
     submissions

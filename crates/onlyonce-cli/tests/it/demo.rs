@@ -10,6 +10,7 @@ use tokio::process::Command;
 use tokio::task::JoinSet;
 
 use self::process::{Clock, Process};
+use crate::support::program::run;
 
 pub(crate) mod process;
 
@@ -22,9 +23,57 @@ async fn the_printed_curl_lines_do_what_they_say() {
     }
 }
 
+#[tokio::test]
+async fn a_newcomer_sees_the_counters_move_and_keys_that_outlive_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let submit = async |demo: &Process, key: &str| {
+        let body = json!({"fields": {"companyName": "Acme"}});
+        demo.post("/api/intakes/vendor-onboarding/submit", key, body)
+            .await
+            .0
+    };
+    let demo = Process::start(folder.path(), Clock::RIGHT).await;
+    for key in ["k-1", "k-2", "k-3"] {
+        assert_eq!(submit(&demo, key).await, 201);
+    }
+    for _ in 0..2 {
+        assert_eq!(submit(&demo, "k-1").await, 200);
+    }
+
+    let replayed = "idempotency_request_replayed_total";
+    assert_eq!(demo.metric(replayed).await, 2.0);
+    let (code, top, _) = run(&["keys", "top", "--admin", demo.admin()]).await;
+    assert_eq!(code, 0);
+    assert!(top.contains("submit"), "{top}");
+    let numbers = async |demo: &Process, wanted: usize| loop {
+        let log = demo.log();
+        let lines = log
+            .lines()
+            .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let replays = lines.filter(|line| line["event"] == "idempotency.replay");
+        let numbers: Vec<_> = replays
+            .filter_map(|it| it["replay_count"].as_u64())
+            .collect();
+        if numbers.len() >= wanted {
+            return numbers;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
+    assert_eq!(numbers(&demo, 2).await, [1, 2]);
+    assert!(demo.interrupt().await);
+
+    let demo = Process::start(folder.path(), Clock::RIGHT).await;
+    let kept = demo.metric("idem_keys_active").await;
+    assert!(kept >= 3.0, "{kept}");
+    assert_eq!(demo.metric("idempotency_key_active_count").await, kept);
+    assert_eq!(submit(&demo, "k-1").await, 200);
+    assert_eq!(numbers(&demo, 1).await, [3]);
+    demo.kill().await;
+}
+
 async fn try_all(mut demo: Process) {
     let lines = demo.curl_lines().await;
-    assert_eq!(lines.len(), 11, "{lines:?}");
+    assert_eq!(lines.len(), 12, "{lines:?}");
 
     let mut before = String::new();
     for (answers, curl) in lines {
@@ -135,7 +184,7 @@ async fn d0_9_4_expired_keys_are_audit_events() {
         metadata["idempotencyKey"]
             .as_str()
             .unwrap()
-            .starts_with("idem…#")
+            .starts_with("idem…")
     );
     assert!(demo.interrupt().await);
 }
@@ -278,7 +327,7 @@ async fn what_the_demo_cannot_use_is_said_with_what_to_do() {
             "--data",
             &data,
         ];
-        let (code, _, err) = crate::support::program::run(&[&usual[..], args].concat()).await;
+        let (code, _, err) = run(&[&usual[..], args].concat()).await;
         assert_eq!(code, 2, "{err}");
         err
     };
@@ -300,7 +349,7 @@ async fn what_the_demo_cannot_use_is_said_with_what_to_do() {
         let told = refused(&[flag, "/nowhere.json"]).await;
         assert!(told.contains("/nowhere.json: cannot be read"), "{told}");
     }
-    let (code, _, err) = crate::support::program::run(&["demo", "--data", &inside]).await;
+    let (code, _, err) = run(&["demo", "--data", &inside]).await;
     assert_eq!(code, 2);
     assert!(err.contains("choose another folder with --data"), "{err}");
 }

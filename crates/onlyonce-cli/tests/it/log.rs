@@ -95,7 +95,7 @@ async fn what_happens_to_requests_is_logged_at_its_level() {
     );
     let label = conflict["idempotencyKey"].as_str().unwrap();
     assert!(
-        label.contains("…#") && !log.contains("key-of-an-order"),
+        label.contains("…") && !log.contains("key-of-an-order"),
         "{label}"
     );
 }
@@ -129,10 +129,7 @@ async fn a_takeover_and_a_failing_store_are_logged() {
     assert_eq!(events["idempotency.storage.slow"]["backend"], "redis");
     assert_eq!(events["idempotency.storage.slow"]["threshold_ms"], 500);
     assert_eq!(events["idempotency.circuit_breaker.opened"]["threshold"], 5);
-    assert_eq!(
-        events["idempotency.storage.error"]["storage_operation"],
-        "claim"
-    );
+    assert_eq!(events["idempotency.storage.error"]["operation"], "claim");
 }
 
 #[tokio::test]
@@ -206,5 +203,6 @@ async fn a_caller_is_named_by_what_is_no_secret() {
 
     eventually("it is logged", async || gateway.log().contains("processed")).await;
     let events = events(&gateway.log());
-    assert_eq!(events["idempotency.processed"]["actor"], "ann");
+    let actor = serde_json::json!({"type": "user", "id": "ann"});
+    assert_eq!(events["idempotency.processed"]["actor"], actor);
 }

@@ -4,7 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::clock::Timestamp;
 use crate::event::{Event, Verb};
+use crate::fingerprint::Fingerprint;
 use crate::policy::{Duplicate, StoreDown};
 use crate::record::{Meta, OnLapse, Record, Replay, State, Token};
 use crate::refusal::{Original, Reason, Refusal};
@@ -57,7 +59,7 @@ pub(super) enum Judgement {
 /// The one place where a taken slot is judged.
 pub(super) fn judge(record: &Record, call: &Call) -> Judgement {
     if record.fingerprint != call.fingerprint {
-        return Judgement::Refuse(mismatch(&record.meta, call));
+        return Judgement::Refuse(mismatched(record, call));
     }
     match &record.state {
         State::Done(_) | State::Failed(_) => match Replay::of(record) {
@@ -83,8 +85,19 @@ fn held() -> Refusal {
     Refusal::in_doubt(Reason::OutcomeUnknown, OnLapse::Hold)
 }
 
+/// The refusal of a call whose slot holds a record of another meaning.
+pub(super) fn mismatched(record: &Record, call: &Call) -> Refusal {
+    let at = Some(record.created_at);
+    mismatch(&record.meta, record.fingerprint, at, call)
+}
+
 /// Another meaning under the same key; or the same under another unverified credential.
-pub(super) fn mismatch(held: &Meta, call: &Call) -> Refusal {
+pub(super) fn mismatch(
+    held: &Meta,
+    fingerprint: Fingerprint,
+    at: Option<Timestamp>,
+    call: &Call,
+) -> Refusal {
     let reason = if held.credential == call.meta.credential {
         Reason::Mismatch
     } else {
@@ -95,6 +108,8 @@ pub(super) fn mismatch(held: &Meta, call: &Call) -> Refusal {
         actor: held.actor.clone(),
         holder: Arc::clone(&held.holder),
         trace: held.trace.clone(),
+        fingerprint,
+        at,
     }));
     refusal
 }
@@ -124,7 +139,7 @@ impl Engine {
             return Claiming::Refuse(too_many_running(call));
         }
         let mut attempt = ClaimAttempt::new(self, call);
-        let mut waiting = false;
+        let mut waiting: Option<Wait<'_>> = None;
         let mut asked = started;
         loop {
             if self.is_closing() {
@@ -144,7 +159,14 @@ impl Engine {
                     return Claiming::Refuse(too_many_running(call));
                 }
                 Ok(Claimed::Granted { lease, overtook }) => {
-                    self.emit_granted(call, &lease, overtook, heard.saturating_sub(started));
+                    if let Some(wait) = waiting.take() {
+                        wait.claimed();
+                    }
+                    let times = Times {
+                        waited: heard.saturating_sub(started),
+                        asked: heard.saturating_sub(asked),
+                    };
+                    self.emit_granted(call, &lease, overtook, times);
                     return Claiming::Granted(lease, heard);
                 }
                 Ok(Claimed::Taken(record)) => record,
@@ -166,15 +188,18 @@ impl Engine {
             let patience = call.policy.duplicate.patience();
             let left = patience.saturating_sub(heard.saturating_sub(started));
             if left.is_zero() {
-                if waiting {
+                if waiting.is_some() {
                     let waited = heard.saturating_sub(started);
-                    self.emit(call, &Event::GaveUp { waited });
+                    let timeout = patience;
+                    self.emit(call, &Event::GaveUp { waited, timeout });
                 }
                 return Claiming::Refuse(in_progress(call));
             }
-            if !std::mem::replace(&mut waiting, true) {
-                flight.enter(Phase::Waiting);
+            if waiting.is_none() {
                 let holder = Arc::clone(&record.meta.holder);
+                flight.wait_for(&holder);
+                flight.enter(Phase::Waiting);
+                waiting = Some(Wait::begin(self, call, 1, Arc::clone(&holder)));
                 self.emit(call, &Event::Waiting { holder });
             }
             // Boxed: waiting is rare, and its state would weigh on every claim.
@@ -214,7 +239,9 @@ impl Engine {
                 return Followed::Answer(Answer::Refused(shutting_down()));
             }
             Ok(Claimed::Granted { lease, overtook }) => {
-                self.emit_granted(call, &lease, overtook, heard.saturating_sub(started));
+                let asked = heard.saturating_sub(started);
+                let waited = asked;
+                self.emit_granted(call, &lease, overtook, Times { waited, asked });
                 return Followed::Granted(lease, heard);
             }
             Ok(Claimed::Dead) => return Followed::Again,
@@ -234,23 +261,19 @@ impl Engine {
         Followed::Again
     }
 
-    fn emit_granted(
-        &self,
-        call: &Call,
-        lease: &Lease,
-        overtook: Option<Arc<Meta>>,
-        waited: Duration,
-    ) {
+    fn emit_granted(&self, call: &Call, lease: &Lease, overtook: Option<Arc<Meta>>, times: Times) {
         if let Some(held) = overtook {
             let holder = Arc::clone(&held.holder);
             self.emit(call, &Event::TookOver { holder });
         }
         let (attempt, keep_for) = (lease.attempt, call.keep_for);
+        let Times { waited, asked } = times;
         self.emit(
             call,
             &Event::Claimed {
                 attempt,
                 waited,
+                asked,
                 keep_for,
             },
         );
@@ -265,7 +288,7 @@ impl Engine {
             let reply = store.settled(&call.slot, &record.token, at_most);
             let reply = tokio::time::timeout(at_most.saturating_add(SETTLED_GRACE), reply).await;
             if let Ok(Err(error)) = reply {
-                self.store_failed(call, Verb::Settled, &error);
+                self.store_failed(call, Verb::Settled, 1, &error);
             }
             // A claim that lapsed, or a store that cannot tell, returns at once: do not spin.
             if self.now().saturating_sub(began) < WAKE_PAUSE_MIN {
@@ -292,13 +315,75 @@ impl Engine {
         }
     }
 
-    pub(super) fn store_failed(&self, call: &Call, verb: Verb, error: &StoreError) {
+    pub(super) fn store_failed(&self, call: &Call, verb: Verb, attempt: u32, error: &StoreError) {
         let kind = error.kind;
         if kind == StoreErrorKind::Unavailable && !error.is_unsent() {
             // What answers next may have lost its data.
             self.inner.agreement.doubt();
         }
-        self.emit(call, &Event::StoreFailed { verb, kind });
+        self.emit(call, &failed(verb, attempt, error));
+    }
+}
+
+/// How long a claim took: all of it, and the store's part of it.
+struct Times {
+    waited: Duration,
+    asked: Duration,
+}
+
+/// A failure of the store as it is told.
+pub(super) fn failed(verb: Verb, attempt: u32, error: &StoreError) -> Event {
+    Event::StoreFailed {
+        verb,
+        kind: error.kind,
+        backend: error.store,
+        attempt,
+        cause: error.cause().into(),
+    }
+}
+
+/// The wait of one caller for a slot: told when it is over, also if the caller goes away.
+pub(super) struct Wait<'a> {
+    engine: &'a Engine,
+    call: &'a Call,
+    since: Duration,
+    queue_depth: usize,
+    holder: Arc<str>,
+    is_claimed: bool,
+}
+
+impl<'a> Wait<'a> {
+    pub(super) fn begin(
+        engine: &'a Engine,
+        call: &'a Call,
+        queue_depth: usize,
+        holder: Arc<str>,
+    ) -> Self {
+        Self {
+            engine,
+            call,
+            since: engine.now(),
+            queue_depth,
+            holder,
+            is_claimed: false,
+        }
+    }
+
+    /// It ends with the slot.
+    fn claimed(mut self) {
+        self.is_claimed = true;
+    }
+}
+
+impl Drop for Wait<'_> {
+    fn drop(&mut self) {
+        let event = Event::Waited {
+            waited: self.engine.now().saturating_sub(self.since),
+            queue_depth: self.queue_depth,
+            holder: Arc::clone(&self.holder),
+            claimed: self.is_claimed,
+        };
+        self.engine.emit(self.call, &event);
     }
 }
 
@@ -344,7 +429,7 @@ impl<'a> ClaimAttempt<'a> {
     /// Sends the claim, again if its reply is lost; granted only with most of the lease left, and
     /// only by a store that still has what all processes agreed on. Says when it heard.
     async fn send(&mut self, mut sent: Duration) -> (Result<Claimed, StoreError>, Duration) {
-        let mut tries = 0;
+        let mut tries: u32 = 0;
         loop {
             let was_doubtful = std::mem::replace(&mut self.doubtful, true);
             let claimed = self.claim().await;
@@ -367,7 +452,8 @@ impl<'a> ClaimAttempt<'a> {
                 }
                 Ok(other) => return (Ok(other), heard),
                 Err(error) => {
-                    self.engine.store_failed(self.call, Verb::Claim, &error);
+                    self.engine
+                        .store_failed(self.call, Verb::Claim, tries + 1, &error);
                     if error.is_unsent() {
                         self.doubtful = was_doubtful;
                     }
@@ -375,8 +461,9 @@ impl<'a> ClaimAttempt<'a> {
                 }
             };
             tries += 1;
-            let may_help = error.kind == StoreErrorKind::Unavailable && !error.is_unsent();
-            if tries >= CLAIM_TRIES_MAX || !may_help {
+            // What was refused without asking the store, as by an open breaker, is refused again.
+            let is_worth_a_try = error.kind == StoreErrorKind::Unavailable && !error.is_unsent();
+            if tries >= CLAIM_TRIES_MAX || !is_worth_a_try {
                 return (Err(error), heard);
             }
             tokio::time::sleep(CLAIM_RETRY_DELAY * tries).await;
@@ -414,7 +501,7 @@ impl<'a> ClaimAttempt<'a> {
                 Ok(Renewed::Lost) => return Ok(false),
                 Ok(Renewed::Busy) => return Err(busy()),
                 Err(error) => {
-                    self.engine.store_failed(self.call, Verb::Renew, &error);
+                    self.engine.store_failed(self.call, Verb::Renew, 1, &error);
                     return Err(error);
                 }
             }

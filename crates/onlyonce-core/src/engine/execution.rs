@@ -46,6 +46,8 @@ pub(super) struct Wishes {
     pub(super) fate: Option<Fate>,
     pub(super) keep_for: Option<Duration>,
     pub(super) resource: Option<String>,
+    /// The size of an answer that is too large to store.
+    pub(super) bytes: Option<usize>,
 }
 
 impl Execution {
@@ -170,6 +172,11 @@ impl Execution {
     /// Names what was made, for audits and operators.
     pub fn made(&self, resource: impl Into<String>) {
         lock(&self.shared.wishes).resource = Some(resource.into());
+    }
+
+    /// Says how large an answer was that is too large to store, for logs.
+    pub fn too_large(&self, bytes: usize) {
+        lock(&self.shared.wishes).bytes = Some(bytes);
     }
 
     pub(super) fn wishes(&self) -> Wishes {

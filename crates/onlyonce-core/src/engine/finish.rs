@@ -14,7 +14,7 @@ use crate::response::{Origin, Response};
 use crate::store::{Completed, Lease, Receipt, Release, Released, StoreError, StoreErrorKind};
 
 use super::Engine;
-use super::begin::{RETRY_NOW, in_progress, mismatch};
+use super::begin::{RETRY_NOW, in_progress, mismatched};
 use super::call::{Answer, Call, Outcome};
 use super::execution::Execution;
 use super::flight::{Flight, FlightGuard, Phase};
@@ -153,7 +153,8 @@ impl Engine {
         }
         if response.origin == Origin::TooLarge {
             let bytes_max = call.policy.limits.response_bytes_max;
-            self.emit(call, &Event::TooLarge { bytes_max });
+            let bytes = wishes.bytes;
+            self.emit(call, &Event::TooLarge { bytes, bytes_max });
         }
         let keep_for = wishes.keep_for.unwrap_or(call.keep_for);
         self.complete(call, flight, &lease, response, keep_for)
@@ -247,7 +248,7 @@ impl Engine {
                     completed = self.inner.store.complete(lease, &response, keep_for).await;
                     continue;
                 }
-                Err(error) => self.store_failed(call, Verb::Complete, &error),
+                Err(error) => self.store_failed(call, Verb::Complete, retry.tries, &error),
             }
             if retry.tries == COMPLETE_TRIES_MAX {
                 self.emit(call, &Event::Stalled);
@@ -271,7 +272,8 @@ impl Engine {
     /// What is stored instead of an answer that the store cannot take: that it ran, and no more.
     fn marker(&self, call: &Call, response: &Response) -> Arc<Response> {
         let bytes_max = self.answer_bytes_max();
-        self.emit(call, &Event::TooLarge { bytes_max });
+        let bytes = Some(response.bytes());
+        self.emit(call, &Event::TooLarge { bytes, bytes_max });
         Arc::new(Response {
             took: response.took,
             resource: response.resource.clone(),
@@ -296,6 +298,7 @@ impl Engine {
                 took,
                 expires_at: receipt.expires_at,
                 keep_for: receipt.expires_at.since(receipt.completed_at),
+                resource: response.resource.as_deref().map(Into::into),
             },
         );
     }
@@ -326,7 +329,7 @@ impl Engine {
                 return self.found_finished(call, lease, response, &record, replay);
             }
             if record.fingerprint != call.fingerprint {
-                return Answer::Refused(mismatch(&record.meta, call));
+                return Answer::Refused(mismatched(&record, call));
             }
             let running = match record.state {
                 State::Pending { lease_left } => !lease_left.is_zero(),
@@ -369,7 +372,7 @@ impl Engine {
                     };
                 }
                 Ok(Completed::Absent) => return Answer::Refused(not_stored(call)),
-                Err(error) => self.store_failed(call, Verb::Complete, &error),
+                Err(error) => self.store_failed(call, Verb::Complete, 1, &error),
             }
         }
     }
@@ -383,7 +386,7 @@ impl Engine {
         replay: Replay,
     ) -> Answer {
         if record.fingerprint != call.fingerprint {
-            return Answer::Refused(mismatch(&record.meta, call));
+            return Answer::Refused(mismatched(record, call));
         }
         if record.token != lease.token {
             self.emit(call, &Event::Overtaken);
@@ -413,7 +416,7 @@ impl Engine {
             Ok(Released::Ended) => None,
             Ok(Released::Found(record)) => Some(record),
             Err(error) => {
-                self.store_failed(call, Verb::Release, &error);
+                self.store_failed(call, Verb::Release, 1, &error);
                 self.release_in_background(call, lease, why);
                 None
             }
@@ -433,7 +436,7 @@ impl Engine {
             let _background = background;
             let mut retry = Retry::for_at_most(lease.lease_for.saturating_add(lease.keep_for));
             while let Err(error) = engine.inner.store.release(&lease, why).await {
-                engine.store_failed(&call, Verb::Release, &error);
+                engine.store_failed(&call, Verb::Release, retry.tries, &error);
                 if !retry.pause(&engine).await {
                     engine.emit(&call, &Event::Abandoned);
                     return;

@@ -37,6 +37,8 @@ pub(super) struct Flight {
     phase: Mutex<Stage>,
     changed: Notify,
     waiters: AtomicUsize,
+    /// The other instance that holds the slot, once that is known.
+    blocked_by: Mutex<Option<Arc<str>>>,
     /// Another process has taken over our lease.
     lost: AtomicBool,
     aside: AtomicBool,
@@ -220,6 +222,7 @@ impl Flight {
             }),
             changed: Notify::new(),
             waiters: AtomicUsize::new(0),
+            blocked_by: Mutex::new(None),
             lost: AtomicBool::new(false),
             aside: AtomicBool::new(false),
             admitted: AtomicBool::new(false),
@@ -296,6 +299,19 @@ impl Flight {
     /// then its meaning is what the slot holds: a flight that claims or waits may itself be refused.
     pub(super) fn holds_the_slot(&self) -> bool {
         lock(&self.renewal).is_some()
+    }
+
+    /// Notes which other instance has the slot.
+    pub(super) fn wait_for(&self, holder: &Arc<str>) {
+        *lock(&self.blocked_by) = Some(Arc::clone(holder));
+    }
+
+    /// The instance that has the slot: this one, unless the flight waits for another.
+    pub(super) fn holder(&self) -> Arc<str> {
+        let other = lock(&self.blocked_by).clone();
+        other
+            .filter(|_| !self.holds_the_slot())
+            .unwrap_or_else(|| Arc::clone(&self.meta.holder))
     }
 
     pub(super) fn waiters(&self) -> usize {

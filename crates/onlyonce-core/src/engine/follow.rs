@@ -10,7 +10,7 @@ use crate::record::Replay;
 use crate::refusal::{Reason, Refusal};
 
 use super::Engine;
-use super::begin::{Followed, in_progress, mismatch};
+use super::begin::{Followed, Wait, in_progress, mismatch};
 use super::call::{Answer, Call};
 use super::finish::not_stored;
 use super::flight::{Flight, Phase};
@@ -28,7 +28,7 @@ impl Engine {
             return self.follow_another(flight, call, left).await;
         }
         let waiter = flight.wait();
-        let mut attached = false;
+        let mut wait: Option<Wait<'_>> = None;
         let deadline = sleep_for(left);
         tokio::pin!(deadline);
         loop {
@@ -39,17 +39,18 @@ impl Engine {
             if let Some(answer) = share(&phase, flight, call, waiter.position) {
                 return Followed::Answer(answer);
             }
-            if !attached && !matches!(phase, Phase::Claiming) {
-                attached = true;
+            if wait.is_none() && !matches!(phase, Phase::Claiming) {
                 let waiters = waiter.position + 1;
+                wait = Some(Wait::begin(self, call, waiters, flight.holder()));
                 self.emit(call, &Event::Attached { waiters });
             }
             tokio::select! {
                 biased;
                 () = flight.changed(seen) => {}
                 () = &mut deadline, if !matches!(phase, Phase::Claiming) => {
-                    let waited = call.policy.duplicate.patience();
-                    self.emit(call, &Event::GaveUp { waited });
+                    let timeout = call.policy.duplicate.patience();
+                    let waited = patience.waited(self);
+                    self.emit(call, &Event::GaveUp { waited, timeout });
                     return Followed::Answer(Answer::Refused(in_progress(call)));
                 }
             }
@@ -64,7 +65,8 @@ impl Engine {
             match phase {
                 Phase::Claiming => flight.changed(seen).await,
                 Phase::Running | Phase::Stalled if flight.holds_the_slot() => {
-                    return Followed::Answer(Answer::Refused(mismatch(&flight.meta, call)));
+                    let refusal = mismatch(&flight.meta, flight.fingerprint, None, call);
+                    return Followed::Answer(Answer::Refused(refusal));
                 }
                 Phase::Running | Phase::Stalled | Phase::Waiting => {
                     return self.ask(call, left).await;
@@ -82,6 +84,12 @@ pub(super) struct Patience {
 }
 
 impl Patience {
+    /// How long it has waited by now.
+    fn waited(&self, engine: &Engine) -> Duration {
+        self.since
+            .map_or(Duration::ZERO, |since| engine.now().saturating_sub(since))
+    }
+
     fn left(&mut self, engine: &Engine, call: &Call) -> Duration {
         let now = engine.now();
         let waited = now.saturating_sub(*self.since.get_or_insert(now));

@@ -276,19 +276,8 @@ impl Engine {
         match answer {
             Answer::Ran { .. } => self.emit(call, &Event::Ran { took }),
             Answer::Replayed(replay) => {
-                if replay.expires_at.is_some() {
-                    self.count_replay(call);
-                }
-                self.emit(
-                    call,
-                    &Event::Replayed {
-                        original_at: replay.original_at.unwrap_or_default(),
-                        original_trace: replay.original_trace.clone(),
-                        attached,
-                        replays: replay.replays,
-                        took,
-                    },
-                );
+                self.emit(call, &replayed(replay, attached, took));
+                self.count_replay(call, replay, attached, took);
             }
             Answer::Refused(refusal) => {
                 let (reason, original) = (refusal.reason, refusal.original.clone());
@@ -302,6 +291,17 @@ impl Engine {
                 );
             }
         }
+    }
+}
+
+/// A replay as it is told.
+pub(super) fn replayed(replay: &Replay, attached: bool, took: Duration) -> Event {
+    Event::Replayed {
+        original_at: replay.original_at.unwrap_or_default(),
+        original_trace: replay.original_trace.clone(),
+        attached,
+        resource: replay.response.resource.as_deref().map(Into::into),
+        took,
     }
 }
 

@@ -11,6 +11,7 @@ use crate::event::{About, Event, Verb};
 use crate::lock;
 use crate::store::{Lease, Renewed};
 
+use super::begin::failed;
 use super::flight::{Flight, Renewal};
 use super::{Engine, Inner};
 
@@ -143,10 +144,7 @@ impl Engine {
             }
             Err(error) => {
                 self.renew_soon(&flight, &lease);
-                Event::StoreFailed {
-                    verb: Verb::Renew,
-                    kind: error.kind,
-                }
+                failed(Verb::Renew, 1, &error)
             }
         };
         let about = About {

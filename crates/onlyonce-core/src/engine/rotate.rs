@@ -5,7 +5,6 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::event::Event;
 use crate::lock;
 use crate::policy::Policy;
 use crate::record::{Meta, Replay};
@@ -16,7 +15,7 @@ use super::call::{Answer, Call, Outcome, Verdict};
 use super::execution::Execution;
 use super::finish::Held;
 use super::flight::Flight;
-use super::once::Work;
+use super::once::{Work, replayed};
 
 /// What the outer call has to spare for storing the inner one.
 const STORING_MAX: Duration = Duration::from_secs(10);
@@ -131,14 +130,8 @@ impl Engine {
         match answer {
             Answer::Ran { .. } => {}
             Answer::Replayed(replay) => {
-                let event = Event::Replayed {
-                    original_at: replay.original_at.unwrap_or_default(),
-                    original_trace: replay.original_trace.clone(),
-                    attached: false,
-                    replays: replay.replays,
-                    took: self.now().saturating_sub(call.began),
-                };
-                self.emit(call, &event);
+                let took = self.now().saturating_sub(call.began);
+                self.emit(call, &replayed(replay, false, took));
             }
             Answer::Refused(refusal) => self.refused(call, refusal),
         }

@@ -1,10 +1,11 @@
-//! Every event as a line of the log, by the names and levels that operators know (D0 §9.2). Keys
-//! are a short start and a digest; bodies and tokens never come here.
+//! Every event as a line of the log, by the names, levels and fields that operators know
+//! (D0 §9.2). Keys are a short start and a digest; bodies and tokens never come here.
 
 use std::time::Duration;
 
 use super::{About, Event, Subscriber};
-use crate::refusal::Reason;
+use crate::record::actor_parts;
+use crate::refusal::{Original, Reason};
 
 /// Who waits longer for a slot has found a hot key.
 const CONTENTION_WAIT: Duration = Duration::from_secs(1);
@@ -18,29 +19,56 @@ pub struct TracingSubscriber;
 /// A line about an operation: its level, its name, and what else there is to say.
 macro_rules! line {
     ($about:ident, $level:ident, $event:literal $(, $($more:tt)*)?) => {
+        named!($about, $level, $event, operation = &*$about.meta.operation, $($($more)*)?)
+    };
+}
+
+/// The same, where `operation` is something else.
+macro_rules! named {
+    ($about:ident, $level:ident, $event:literal, $($more:tt)*) => {
         tracing::$level!(
             target: "onlyonce",
             event = concat!("idempotency.", $event),
             idempotency_key = %$about.label(),
-            operation = &*$about.meta.operation,
             intake_id = $about.intake,
-            actor = $about.meta.actor.as_deref(),
+            actor.type = actor($about).map(|(kind, _)| kind),
+            actor.id = actor($about).map(|(_, id)| id),
             trace_id = trace_id($about),
-            $($($more)*)?
+            $($more)*
         )
     };
 }
 
 impl Subscriber for TracingSubscriber {
+    /// Where replays are logged.
+    fn wants_replay_numbers(&self) -> bool {
+        tracing::enabled!(target: "onlyonce", tracing::Level::INFO)
+    }
+
     fn on_event(&self, about: &About<'_>, event: &Event) {
         match event {
-            Event::Claimed {
-                attempt, waited, ..
-            } => claimed(about, *attempt, *waited),
-            Event::Attached { waiters } => attached(about, *waiters),
-            Event::Waiting { holder } => {
-                line!(about, debug, "lock.attempt", lock_holder = &**holder);
+            Event::Claimed { attempt, asked, .. } => claimed(about, *attempt, *asked),
+            Event::Attached { waiters } => {
+                line!(
+                    about,
+                    debug,
+                    "lock.attempt",
+                    metadata.queuePosition = waiters
+                );
             }
+            Event::Waiting { holder } => line!(
+                about,
+                debug,
+                "lock.attempt",
+                metadata.queuePosition = 1,
+                lock_holder = &**holder,
+            ),
+            Event::Waited {
+                waited,
+                queue_depth,
+                holder,
+                ..
+            } => waited_for(about, *waited, *queue_depth, holder),
             Event::Renewed => line!(about, debug, "lock.renewed"),
             Event::Ended { held } => {
                 line!(about, debug, "lock.released", held_ms = millis(*held));
@@ -51,47 +79,55 @@ impl Subscriber for TracingSubscriber {
                 bytes,
                 took,
                 expires_at,
+                resource,
                 ..
             } => line!(
                 about,
                 info,
                 "processed",
-                cached = true,
+                submission_id = resource.as_deref(),
                 status,
-                response_size_bytes = bytes,
                 duration_ms = millis(*took),
                 expires_at = %expires_at,
+                metadata.cached = true,
+                metadata.response_size_bytes = bytes,
             ),
-            Event::NotKept { status } => line!(about, info, "processed", cached = false, status),
-            Event::Replayed {
+            Event::NotKept { status } => {
+                line!(about, info, "processed", status, metadata.cached = false);
+            }
+            Event::Replayed { .. } => line!(about, debug, "cache.lookup", result = "hit"),
+            Event::ReplayCounted {
+                number,
+                at,
                 original_at,
                 original_trace,
                 attached,
-                replays,
+                resource,
                 took,
-            } => {
-                line!(about, debug, "cache.lookup", result = "hit");
-                line!(
-                    about,
-                    info,
-                    "replay",
-                    original_timestamp = %original_at,
-                    original_trace_id = original_trace.as_deref().and_then(|it| it.get(..TRACE_ID)),
-                    attached,
-                    replay_count = replays + 1,
-                    duration_ms = millis(*took),
-                );
-            }
+            } => line!(
+                about,
+                info,
+                "replay",
+                submission_id = resource.as_deref(),
+                replayed_at = %at,
+                original_timestamp = %original_at,
+                original_trace_id = original_trace.as_deref().and_then(|it| it.get(..TRACE_ID)),
+                attached,
+                replay_count = number,
+                duration_ms = millis(*took),
+            ),
             Event::HungUp => line!(about, info, "hung_up"),
             Event::NotRun => line!(about, info, "not_run"),
             Event::Expired {
                 keep_for,
                 lifetime,
                 forgotten,
+                resource,
             } => line!(
                 about,
                 info,
                 "key.expired",
+                submission_id = resource.as_deref(),
                 ttl_ms = millis(*keep_for),
                 lifetime_ms = millis(*lifetime),
                 reason = if *forgotten {
@@ -106,15 +142,30 @@ impl Subscriber for TracingSubscriber {
                 took,
             } => refused(about, *reason, original.as_deref(), *took),
             Event::WeakKey => line!(about, warn, "key.weak"),
-            Event::TookOver { holder } => {
-                line!(about, warn, "lock.abandoned", lock_holder = &**holder);
-            }
-            Event::GaveUp { waited } => {
-                line!(about, error, "lock.timeout", wait_time_ms = millis(*waited));
-            }
-            Event::TooLarge { bytes_max } => {
-                line!(about, error, "cache.oversized", max_size_bytes = bytes_max);
-            }
+            Event::TookOver { holder } => line!(
+                about,
+                warn,
+                "lock.abandoned",
+                lock_holder = &**holder,
+                metadata.message = "the claim was taken over: its holder may have crashed",
+            ),
+            Event::GaveUp { waited, timeout } => line!(
+                about,
+                error,
+                "lock.timeout",
+                wait_time_ms = millis(*waited),
+                timeout_ms = millis(*timeout),
+                metadata.message = "the wait for the original request timed out",
+            ),
+            Event::TooLarge { bytes, bytes_max } => line!(
+                about,
+                error,
+                "cache.oversized",
+                response_size_bytes = bytes,
+                max_size_bytes = bytes_max,
+                metadata.message = "the response is too large to store: a retry is told that it ran, \
+                                    without the response",
+            ),
             Event::LeaseLost => line!(about, warn, "lock.lost"),
             Event::Overtaken => line!(about, warn, "lock.overtaken"),
             Event::Panicked => line!(about, error, "handler.panicked"),
@@ -122,9 +173,23 @@ impl Subscriber for TracingSubscriber {
                 line!(about, error, "handler.timeout", timeout_ms = millis(*after));
             }
             Event::OutcomeUnknown => line!(about, error, "outcome_unknown"),
-            Event::StoreFailed { verb, kind } => {
-                line!(about, error, "storage.error", storage_operation = verb.name(), error = %kind);
-            }
+            Event::StoreFailed {
+                verb,
+                kind,
+                backend,
+                attempt,
+                cause,
+            } => named!(
+                about,
+                error,
+                "storage.error",
+                operation = verb.name(),
+                request_operation = &*about.meta.operation,
+                backend,
+                error = %kind,
+                error_message = &**cause,
+                retry_attempt = attempt,
+            ),
             Event::Unprotected => line!(about, warn, "unprotected"),
             Event::Stalled => line!(about, warn, "storage.stalled"),
             Event::Abandoned => line!(about, error, "storage.abandoned"),
@@ -132,42 +197,52 @@ impl Subscriber for TracingSubscriber {
     }
 }
 
-fn claimed(about: &About<'_>, attempt: u32, waited: Duration) {
-    let wait_time_ms = millis(waited);
-    line!(about, debug, "cache.lookup", result = "miss");
-    line!(about, debug, "lock.attempt", attempt, wait_time_ms);
-    if waited >= CONTENTION_WAIT {
-        line!(about, warn, "lock.contention", wait_time_ms);
+fn claimed(about: &About<'_>, attempt: u32, asked: Duration) {
+    line!(
+        about,
+        debug,
+        "cache.lookup",
+        result = "miss",
+        storage_duration_ms = millis(asked),
+    );
+    line!(
+        about,
+        debug,
+        "lock.attempt",
+        metadata.attemptNumber = attempt,
+        metadata.queuePosition = 0,
+    );
+}
+
+fn waited_for(about: &About<'_>, waited: Duration, queue_depth: usize, holder: &str) {
+    let is_crowded = queue_depth >= CONTENTION_WAITERS && queue_depth.is_power_of_two();
+    if waited >= CONTENTION_WAIT || is_crowded {
+        line!(
+            about,
+            warn,
+            "lock.contention",
+            wait_time_ms = millis(waited),
+            queue_depth,
+            lock_holder = holder,
+            metadata.message = "many requests wait for one key, or wait long: a hot key",
+        );
     }
 }
 
-fn attached(about: &About<'_>, queue_depth: usize) {
-    line!(about, debug, "lock.attempt", queue_position = queue_depth);
-    if queue_depth >= CONTENTION_WAITERS && queue_depth.is_power_of_two() {
-        line!(about, warn, "lock.contention", queue_depth);
-    }
-}
-
-fn refused(
-    about: &About<'_>,
-    reason: Reason,
-    original: Option<&crate::refusal::Original>,
-    took: Duration,
-) {
+fn refused(about: &About<'_>, reason: Reason, original: Option<&Original>, took: Duration) {
     let duration_ms = millis(took);
     match reason {
-        Reason::Mismatch | Reason::OtherCredential => line!(
+        Reason::Mismatch | Reason::OtherCredential => {
+            conflict(about, reason, original, duration_ms);
+        }
+        Reason::TooManyWaiters => line!(
             about,
-            error,
-            "conflict",
-            conflict_type = conflict_type(reason),
-            original_actor = original.and_then(|it| it.actor.as_deref()),
-            original_trace_id = original
-                .and_then(|it| it.trace.as_deref())
-                .and_then(|it| it.get(..TRACE_ID)),
+            warn,
+            "lock.contention",
+            reason = reason.name(),
             duration_ms,
+            metadata.message = "as many requests wait for this key as may: this one was refused",
         ),
-        Reason::TooManyWaiters => line!(about, warn, "lock.contention", duration_ms),
         Reason::MissingKey
         | Reason::BadKey
         | Reason::BadTtl
@@ -192,6 +267,27 @@ fn refused(
     }
 }
 
+fn conflict(about: &About<'_>, reason: Reason, original: Option<&Original>, duration_ms: u64) {
+    let actor = original.and_then(|it| it.actor.as_deref()).map(actor_parts);
+    line!(
+        about,
+        error,
+        "conflict",
+        conflict_type = conflict_type(reason),
+        original_actor.type = actor.map(|(kind, _)| kind),
+        original_actor.id = actor.map(|(_, id)| id),
+        original_trace_id = original
+            .and_then(|it| it.trace.as_deref())
+            .and_then(|it| it.get(..TRACE_ID)),
+        duration_ms,
+        metadata.original_hash = original.map(|it| tracing::field::display(it.fingerprint)),
+        metadata.current_hash = about.fingerprint.map(tracing::field::display),
+        metadata.original_timestamp = original
+            .and_then(|it| it.at)
+            .map(tracing::field::display),
+    );
+}
+
 /// How the documents call a conflict.
 fn conflict_type(reason: Reason) -> &'static str {
     if reason == Reason::Mismatch {
@@ -206,6 +302,11 @@ const TRACE_ID: usize = 32;
 
 fn trace_id<'a>(about: &About<'a>) -> Option<&'a str> {
     about.meta.trace.as_deref()?.get(..TRACE_ID)
+}
+
+/// The type and the id of whoever asked.
+fn actor<'a>(about: &About<'a>) -> Option<(&'a str, &'a str)> {
+    about.meta.actor.as_deref().map(actor_parts)
 }
 
 fn millis(duration: Duration) -> u64 {

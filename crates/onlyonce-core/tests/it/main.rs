@@ -9,6 +9,7 @@
 
 mod agreement;
 mod attaching;
+mod counting;
 mod doubt;
 mod finishing;
 mod identity;

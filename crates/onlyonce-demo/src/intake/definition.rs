@@ -26,6 +26,10 @@ pub(crate) struct Idempotency {
     pub(crate) enabled: bool,
     /// How long an answer is kept; the profile's time otherwise.
     pub(crate) ttl_ms: Option<u64>,
+    /// How long a duplicate waits for its original; as the profile says otherwise.
+    pub(crate) lock_timeout_ms: Option<u64>,
+    /// How long a request may run; as the profile says otherwise.
+    pub(crate) execution_timeout_ms: Option<u64>,
 }
 
 impl Defined for Definition {

@@ -130,8 +130,16 @@ impl Writer {
                 let metadata = self.conflict(work, &it.slot).await?;
                 ("idempotency.conflict", metadata, 0)
             }
-            Told::Contention { holder, depth } => {
-                let metadata = json!({"lockHolder": holder, "queueDepth": depth});
+            Told::Contention {
+                holder,
+                depth,
+                waited,
+            } => {
+                let metadata = json!({
+                    "lockHolder": holder,
+                    "queueDepth": depth,
+                    "waitTime_ms": u64::try_from(waited.as_millis()).unwrap_or(u64::MAX),
+                });
                 ("idempotency.lock.contention", metadata, 0)
             }
         };

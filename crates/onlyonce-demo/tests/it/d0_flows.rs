@@ -152,7 +152,7 @@ async fn d0_7_3_a_replay_is_an_event_with_its_original_and_number() {
     }
     let key = original["payload"]["idempotencyKey"].as_str().unwrap();
     assert!(
-        key.starts_with("idem…#") && !key.contains("7f3a9d2e-8c4b"),
+        key.starts_with("idem…") && !key.contains("7f3a9d2e-8c4b"),
         "{key}"
     );
 }

@@ -12,6 +12,7 @@ mod d4_tests;
 mod foreign;
 mod forms;
 mod intakes;
+mod observed;
 mod postgres;
 mod support;
 mod tools;

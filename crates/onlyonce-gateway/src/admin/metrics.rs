@@ -34,7 +34,7 @@ impl Default for Sizes {
 }
 
 pub(super) async fn page(State(admin): State<Admin>) -> Response {
-    let metrics = Arc::clone(&admin.observers.metrics);
+    let metrics = Arc::clone(admin.observers.metrics());
     metrics.set_load(&admin.engine.load());
     let measured = tokio::spawn(measure(admin));
     drop(tokio::time::timeout(SIZES_WAIT, measured).await);
@@ -58,7 +58,7 @@ async fn measure(admin: Admin) {
         return;
     };
     if let Ok(stats) = operate.stats().await {
-        admin.observers.metrics.set_stats(&stats);
+        admin.observers.metrics().set_stats(&stats);
     }
     let now = admin.sizes.clock.now();
     *due = now + SIZES_AGE_MAX.max(now.saturating_sub(began) * SIZES_SHARE);

@@ -1,21 +1,14 @@
-//! Hot keys: those that are replayed, refused or waited for most. A bounded count: when it is full
-//! the colder half goes, and who comes later starts with as much as those had, so that none that
-//! is hot is missed.
-
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+//! The keys that are repeated most, for operators.
 
 use axum::Json;
 use axum::extract::State;
-use onlyonce_core::slot::SlotMap;
-use onlyonce_core::{About, Event, Meta, Slot, Subscriber};
+use onlyonce_observe::HotKey;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Admin;
 use super::extract::Query;
 
-/// Keys that are counted for long; twice as many are counted until it is seen which are hotter.
-const KEYS_MAX: usize = 1000;
 const SHOWN: usize = 20;
 
 /// The hottest keys of this gateway, since it started.
@@ -23,25 +16,6 @@ const SHOWN: usize = 20;
 pub struct TopView {
     /// The keys, hottest first.
     pub keys: Vec<HotKey>,
-}
-
-/// A key that many requests came with.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub struct HotKey {
-    /// Its record's address, as 64 hex digits.
-    pub slot: String,
-    /// A harmless start of the key, and of its digest.
-    pub key: String,
-    /// The route or job.
-    pub operation: String,
-    /// Who asked last, where that is known.
-    pub actor: Option<String>,
-    /// How often its answer was replayed.
-    pub replays: u64,
-    /// How often a request with it was refused.
-    pub refusals: u64,
-    /// How many waited for it at once, at most.
-    pub waiters: usize,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -52,178 +26,11 @@ pub(super) struct TopQuery {
     limit: Option<u32>,
 }
 
-/// Counts what duplicates do.
-#[derive(Default)]
-pub(crate) struct HotKeys {
-    counts: Mutex<Counts>,
-}
-
-#[derive(Default)]
-struct Counts {
-    by_slot: SlotMap<Count>,
-    /// The most that a key had which was dropped.
-    coldest: u64,
-}
-
-struct Count {
-    meta: Arc<Meta>,
-    /// What it may have had before, and was dropped.
-    inherited: u64,
-    replays: u64,
-    refusals: u64,
-    waiters: usize,
-}
-
-impl Count {
-    fn heat(&self) -> u64 {
-        self.inherited + self.replays + self.refusals + self.waiters as u64
-    }
-}
-
-impl Subscriber for HotKeys {
-    #[expect(
-        clippy::wildcard_enum_match_arm,
-        reason = "what makes a key hot is named; all else does not"
-    )]
-    fn on_event(&self, about: &About<'_>, event: &Event) {
-        let (replays, refusals, waiters) = match event {
-            Event::Replayed { .. } => (1, 0, 0),
-            Event::Refused { .. } => (0, 1, 0),
-            Event::Attached { waiters } => (0, 0, *waiters),
-            _ => return,
-        };
-        let mut counts = self.counts();
-        let inherited = counts.coldest;
-        let count = counts.by_slot.entry(*about.slot);
-        let count = count.or_insert_with(|| Count {
-            meta: Arc::clone(about.meta),
-            inherited,
-            replays: 0,
-            refusals: 0,
-            waiters: 0,
-        });
-        if count.meta.actor != about.meta.actor {
-            count.meta = Arc::clone(about.meta);
-        }
-        count.replays += replays;
-        count.refusals += refusals;
-        count.waiters = count.waiters.max(waiters);
-        if counts.by_slot.len() > 2 * KEYS_MAX {
-            counts.drop_colder_half();
-        }
-    }
-}
-
-impl Counts {
-    fn drop_colder_half(&mut self) {
-        let mut heats: Vec<u64> = self.by_slot.values().map(Count::heat).collect();
-        heats.select_nth_unstable_by(KEYS_MAX, |a, b| b.cmp(a));
-        self.coldest = heats[KEYS_MAX];
-        let hotter = heats[..KEYS_MAX]
-            .iter()
-            .filter(|heat| **heat > self.coldest);
-        let mut room = KEYS_MAX - hotter.count();
-        self.by_slot.retain(|_, count| {
-            let is_hotter = count.heat() > self.coldest;
-            let stays = is_hotter || (count.heat() == self.coldest && room > 0);
-            room -= usize::from(stays && !is_hotter);
-            stays
-        });
-    }
-}
-
-impl HotKeys {
-    fn counts(&self) -> MutexGuard<'_, Counts> {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn hottest(&self, limit: usize) -> Vec<HotKey> {
-        let counts = self.counts();
-        let mut hottest: Vec<_> = counts.by_slot.iter().collect();
-        hottest.sort_by_key(|(_, count)| std::cmp::Reverse(count.heat()));
-        let view = |(slot, count): &(&Slot, &Count)| {
-            let about = About {
-                slot,
-                meta: &count.meta,
-                fingerprint: None,
-                intake: None,
-                route: None,
-            };
-            HotKey {
-                slot: slot.to_string(),
-                key: about.label().to_string(),
-                operation: count.meta.operation.to_string(),
-                actor: count.meta.actor.as_deref().map(str::to_owned),
-                replays: count.replays,
-                refusals: count.refusals,
-                waiters: count.waiters,
-            }
-        };
-        hottest.iter().take(limit).map(view).collect()
-    }
-}
-
 pub(super) async fn top(
     State(admin): State<Admin>,
     Query(query): Query<TopQuery>,
 ) -> Json<TopView> {
     let limit = query.limit.and_then(|limit| usize::try_from(limit).ok());
-    let keys = admin.observers.hot.hottest(limit.unwrap_or(SHOWN));
+    let keys = admin.observers.hot().hottest(limit.unwrap_or(SHOWN));
     Json(TopView { keys })
-}
-
-#[cfg(test)]
-mod tests {
-    use onlyonce_core::{Key, SlotSecret};
-
-    use super::*;
-
-    #[test]
-    fn a_hot_key_stays_among_many_cold_ones_and_they_stay_bounded() {
-        let secret = SlotSecret::from_bytes([7; SlotSecret::BYTES]);
-        let key = Key::parse(b"a-key-like-any-other", &Default::default()).unwrap();
-        let meta = Arc::new(Meta {
-            hint: secret.hint(&key),
-            operation: "/payments".into(),
-            actor: None,
-            holder: "a".into(),
-            trace: None,
-            credential: None,
-        });
-        let hot = HotKeys::default();
-        let ask = |number: u32| {
-            let mut slot = [0; Slot::BYTES];
-            slot[..4].copy_from_slice(&number.to_le_bytes());
-            let about = About {
-                slot: &Slot::from_bytes(slot),
-                meta: &meta,
-                fingerprint: None,
-                intake: None,
-                route: None,
-            };
-            let event = Event::Attached { waiters: 1 };
-            hot.on_event(&about, &event);
-            let reason = onlyonce_core::Reason::InProgress;
-            let took = std::time::Duration::ZERO;
-            let original = None;
-            let event = Event::Refused {
-                reason,
-                original,
-                took,
-            };
-            hot.on_event(&about, &event);
-        };
-        for number in 1..10_000 {
-            ask(number);
-            if number % 100 == 0 {
-                ask(0);
-            }
-        }
-
-        let hottest = hot.hottest(usize::MAX);
-        let slot_zero = "0".repeat(2 * Slot::BYTES);
-        assert_eq!(hottest[0].slot, slot_zero);
-        assert_eq!((hottest[0].refusals, hottest[0].waiters), (99, 1));
-        assert!((KEYS_MAX..=2 * KEYS_MAX).contains(&hottest.len()));
-    }
 }

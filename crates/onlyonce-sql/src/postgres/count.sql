@@ -11,3 +11,4 @@ here AS MATERIALIZED (
 UPDATE {table} AS r
 SET replays = LEAST(r.replays, 9223372036854775807 - v.replays) + v.replays
 FROM here AS v WHERE r.slot = v.slot
+RETURNING r.slot, r.replays AS r_replays

@@ -200,6 +200,13 @@ impl Operate for PostgresStore {
     }
 
     async fn count_replays(&self, replays: &[(Slot, u64)]) -> Result<(), StoreError> {
+        self.number_replays(replays).await.map(drop)
+    }
+
+    async fn number_replays(
+        &self,
+        replays: &[(Slot, u64)],
+    ) -> Result<Vec<(Slot, u64)>, StoreError> {
         // In the order of the slots, and each once.
         let mut sums: BTreeMap<Slot, u64> = BTreeMap::new();
         for (slot, count) in replays {
@@ -207,7 +214,7 @@ impl Operate for PostgresStore {
             *sum = sum.saturating_add(*count);
         }
         if sums.is_empty() {
-            return Ok(());
+            return Ok(Vec::new());
         }
         let slots = sums
             .keys()
@@ -216,9 +223,12 @@ impl Operate for PostgresStore {
             .values()
             .map(|count| i64::try_from(*count).unwrap_or(i64::MAX));
         let args = [Arg::Bytess(slots.collect()), Arg::Ints(counts.collect())];
-        self.soon(&self.server.statements.count, args)
-            .await
-            .map(drop)
+        let rows = self.soon(&self.server.statements.count, args).await?;
+        let number = |row| {
+            let count: i64 = column(row, "r_replays")?;
+            Ok((slot_of(row)?, u64::try_from(count).unwrap_or(0)))
+        };
+        rows.iter().map(number).collect()
     }
 
     async fn agree(&self, name: &str, offer: &[u8]) -> Result<Vec<u8>, StoreError> {

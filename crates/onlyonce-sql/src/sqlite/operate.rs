@@ -119,6 +119,16 @@ impl Operate for SqliteStore {
         if replays.is_empty() {
             return Ok(());
         }
+        self.count(replays).await.map(drop).map_err(trouble::failed)
+    }
+
+    async fn number_replays(
+        &self,
+        replays: &[(Slot, u64)],
+    ) -> Result<Vec<(Slot, u64)>, StoreError> {
+        if replays.is_empty() {
+            return Ok(Vec::new());
+        }
         self.count(replays).await.map_err(trouble::failed)
     }
 
@@ -232,19 +242,24 @@ impl SqliteStore {
         Ok((deleted.len(), records))
     }
 
-    async fn count(&self, replays: &[(Slot, u64)]) -> Result<(), sqlx::Error> {
+    /// Adds counts in one transaction; says what they are then.
+    async fn count(&self, replays: &[(Slot, u64)]) -> Result<Vec<(Slot, u64)>, sqlx::Error> {
         let count = "UPDATE {table} SET replays = replays + ? \
-                     WHERE slot = ? AND state <> 'R' AND expires_at > ?";
+                     WHERE slot = ? AND state <> 'R' AND expires_at > ? RETURNING replays";
         let now = to_millis(self.writer.time.now());
         let mut connection = self.writer.connection().await?;
         let mut transaction = begin(connection.get()).await?;
+        let mut numbers = Vec::with_capacity(replays.len());
         for (slot, times) in replays {
-            let count = sqlx::query(self.statements.rare(count))
+            let count = sqlx::query_scalar::<_, i64>(self.statements.rare(count))
                 .bind(i64::try_from(*times).unwrap_or(i64::MAX))
                 .bind(slot.as_bytes().to_vec())
                 .bind(now);
-            count.execute(&mut *transaction).await?;
+            let number = count.fetch_optional(&mut *transaction).await?;
+            let number = number.and_then(|number| u64::try_from(number).ok());
+            numbers.extend(number.map(|number| (*slot, number)));
         }
-        transaction.commit().await
+        transaction.commit().await?;
+        Ok(numbers)
     }
 }

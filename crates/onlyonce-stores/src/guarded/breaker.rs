@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use onlyonce_core::Clock;
+use onlyonce_core::{Clock, StoreError};
 use thiserror::Error;
 
 use crate::wrap::lock;
@@ -94,6 +94,8 @@ struct Standing {
     phase: Phase,
     /// Somebody probes the store, and goes on until the breaker is closed.
     is_probed: bool,
+    /// What the last failure was, as the store said it.
+    last_error: Option<String>,
 }
 
 #[derive(Clone, Copy)]
@@ -113,6 +115,16 @@ impl Phase {
     }
 }
 
+impl Standing {
+    /// The failures in a row so far; those of a trial are one.
+    fn failures(&self) -> u32 {
+        match self.phase {
+            Phase::Closed { failures } => failures,
+            Phase::Open { .. } | Phase::HalfOpen => 1,
+        }
+    }
+}
+
 /// A call that the breaker knows of, and that tells it how it ended.
 pub(super) struct Pass<'a> {
     breaker: &'a Breaker,
@@ -122,7 +134,12 @@ pub(super) struct Pass<'a> {
 }
 
 impl Pass<'_> {
-    pub(super) fn end(mut self, failed: bool) {
+    /// Ends it, well or with what the store failed of.
+    pub(super) fn end(mut self, failure: Option<&StoreError>) {
+        let failed = failure.is_some();
+        if let Some(error) = failure {
+            self.breaker.standing().last_error = Some(error.cause());
+        }
         if std::mem::take(&mut self.is_trial) {
             self.breaker.tried(failed, self.clock.now());
         } else {
@@ -139,8 +156,7 @@ impl Drop for Pass<'_> {
             let mut standing = self.breaker.standing();
             // A probe may have closed it meanwhile.
             if let Phase::HalfOpen = standing.phase {
-                self.breaker
-                    .enter(&mut standing.phase, Phase::Open { until });
+                self.breaker.enter(&mut standing, Phase::Open { until });
             }
         }
     }
@@ -157,6 +173,7 @@ impl Breaker {
                 standing: Mutex::new(Standing {
                     phase: Phase::Closed { failures: 0 },
                     is_probed: false,
+                    last_error: None,
                 }),
                 state: AtomicU8::new(BreakerState::Closed as u8),
                 opened: AtomicU64::new(0),
@@ -215,7 +232,7 @@ impl Breaker {
                     let failures = self.failures_max;
                     return Err(BreakerOpen::For { failures, left });
                 }
-                self.enter(&mut standing.phase, Phase::HalfOpen);
+                self.enter(&mut standing, Phase::HalfOpen);
                 Ok(Pass {
                     is_trial: true,
                     ..self.pass(clock)
@@ -241,7 +258,7 @@ impl Breaker {
             0
         };
         if failed && *failures >= self.failures_max {
-            self.open(&mut standing.phase, now);
+            self.open(&mut standing, now);
         }
     }
 
@@ -249,10 +266,10 @@ impl Breaker {
         let mut standing = self.standing();
         match standing.phase {
             Phase::HalfOpen if !failed => {
-                self.enter(&mut standing.phase, Phase::Closed { failures: 0 });
+                self.enter(&mut standing, Phase::Closed { failures: 0 });
             }
             Phase::HalfOpen | Phase::Closed { .. } if failed => {
-                self.open(&mut standing.phase, now);
+                self.open(&mut standing, now);
             }
             Phase::Closed { .. } | Phase::Open { .. } | Phase::HalfOpen => {}
         }
@@ -278,7 +295,7 @@ impl Breaker {
         let mut standing = self.standing();
         if let Phase::Open { .. } | Phase::HalfOpen = standing.phase {
             let failures = self.failures_max.saturating_sub(1);
-            self.enter(&mut standing.phase, Phase::Closed { failures });
+            self.enter(&mut standing, Phase::Closed { failures });
         }
     }
 
@@ -286,15 +303,16 @@ impl Breaker {
         lock(&self.shared.standing)
     }
 
-    fn open(&self, phase: &mut Phase, now: Duration) {
+    fn open(&self, standing: &mut Standing, now: Duration) {
         self.shared.opened.fetch_add(1, Ordering::Relaxed);
         let until = now.saturating_add(self.open_for);
-        self.enter(phase, Phase::Open { until });
+        self.enter(standing, Phase::Open { until });
     }
 
     /// The one place where the phase changes: told and logged once.
-    fn enter(&self, phase: &mut Phase, next: Phase) {
-        *phase = next;
+    fn enter(&self, standing: &mut Standing, next: Phase) {
+        let failure_count = standing.failures();
+        standing.phase = next;
         let state = next.state();
         self.shared.state.store(state as u8, Ordering::Release);
         let backend = self.backend;
@@ -315,7 +333,9 @@ impl Breaker {
                 target: "onlyonce",
                 event = "idempotency.circuit_breaker.opened",
                 backend,
+                failure_count,
                 threshold = self.failures_max,
+                metadata.last_error = standing.last_error.as_deref(),
                 "the store fails, claims are refused"
             ),
         }

@@ -7,7 +7,6 @@ use std::time::Duration;
 use onlyonce_core::Store;
 
 use super::breaker::{Breaker, BreakerState};
-use super::within;
 
 /// Asks until the breaker is closed, by this or otherwise, or the store is gone. A store without an
 /// operators' side cannot be asked: then only a claim tries it, once the breaker's time is up.
@@ -36,5 +35,6 @@ pub(super) fn start(breaker: &Breaker, store: &Arc<dyn Store>, every: Duration, 
 async fn answers(store: &Weak<dyn Store>, timeout: Duration) -> Option<bool> {
     let store = store.upgrade()?;
     let ping = store.operate()?.ping();
-    Some(within(timeout, ping).await.is_ok())
+    let answered = tokio::time::timeout(timeout, ping).await;
+    Some(matches!(answered, Ok(Ok(()))))
 }

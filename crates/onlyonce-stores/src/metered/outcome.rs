@@ -219,4 +219,11 @@ macro_rules! tells_ok {
     )+};
 }
 
-tells_ok!((), usize, Stats, Vec<u8>, Vec<(Slot, Record)>);
+tells_ok!(
+    (),
+    usize,
+    Stats,
+    Vec<u8>,
+    Vec<(Slot, Record)>,
+    Vec<(Slot, u64)>
+);

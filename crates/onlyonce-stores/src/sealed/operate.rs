@@ -59,6 +59,6 @@ impl Operate for Sealed {
         }
     }
 
-    forward!(straight: forget, extend, sweep, stats, ping, recheck, count_replays, agree, agreed);
+    forward!(straight: forget, extend, sweep, stats, ping, recheck, count_replays, number_replays, agree, agreed);
     forward!(straight: connected, connections);
 }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::Stdio;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use onlyonce_testkit::servers::faketime;
@@ -33,6 +34,7 @@ pub(crate) struct Process {
     out: Lines<BufReader<ChildStdout>>,
     url: String,
     admin: String,
+    log: Arc<Mutex<String>>,
     token: String,
     client: reqwest::Client,
 }
@@ -68,7 +70,15 @@ impl Process {
         let first = timeout(RUN_MAX, err.next_line()).await.unwrap().unwrap();
         let first = first.unwrap_or_default();
         // Whatever else it says must not stop it from saying it.
-        tokio::spawn(async move { while let Ok(Some(_)) = err.next_line().await {} });
+        let log = Arc::<Mutex<String>>::default();
+        let lines = Arc::clone(&log);
+        tokio::spawn(async move {
+            while let Ok(Some(line)) = err.next_line().await {
+                let mut lines = lines.lock().unwrap();
+                lines.push_str(&line);
+                lines.push('\n');
+            }
+        });
         let mut urls = first
             .split([' ', ','])
             .filter(|word| word.starts_with("http://"))
@@ -78,6 +88,7 @@ impl Process {
             out,
             url: urls.next().unwrap_or_else(|| panic!("no address: {first}")),
             admin: urls.next().unwrap(),
+            log,
             token: String::new(),
             client: reqwest::Client::new(),
         };
@@ -130,14 +141,7 @@ impl Process {
         key: &str,
         body: Value,
     ) -> impl Future<Output = Option<(u16, Value)>> + Send + use<> {
-        let mut request = self
-            .client
-            .post(format!("{}{path}", self.url))
-            .header("Host", HOST)
-            .header("Idempotency-Key", key)
-            .header("Content-Type", "application/json")
-            .timeout(RUN_MAX)
-            .body(body.to_string());
+        let mut request = self.request(path, key, &body);
         if path == "/api/v1/users" {
             request = request.header("Authorization", format!("Bearer {}", self.token));
         }
@@ -165,6 +169,35 @@ impl Process {
         let heard = timeout(RUN_MAX, stream.read_exact(&mut line)).await;
         heard.unwrap().expect("the answer is heard");
         std::str::from_utf8(&line[9..]).unwrap().parse().unwrap()
+    }
+
+    /// What it has logged since it served.
+    pub(crate) fn log(&self) -> String {
+        self.log.lock().unwrap().clone()
+    }
+
+    /// The sum of the samples of a metric.
+    pub(crate) async fn metric(&self, name: &str) -> f64 {
+        let page = self.client.get(format!("{}/metrics", self.admin));
+        let page = page.timeout(RUN_MAX).send().await.unwrap();
+        let page = page.text().await.unwrap();
+        let samples = page.lines().filter(|line| {
+            line.strip_prefix(name)
+                .is_some_and(|rest| rest.starts_with(['{', ' ']))
+        });
+        let values = samples.map(|line| line.rsplit(' ').next().unwrap());
+        values.map(|value| value.parse::<f64>().unwrap()).sum()
+    }
+
+    /// A request with a key, to add to.
+    pub(crate) fn request(&self, path: &str, key: &str, body: &Value) -> reqwest::RequestBuilder {
+        self.client
+            .post(format!("{}{path}", self.url))
+            .header("Host", HOST)
+            .header("Idempotency-Key", key)
+            .header("Content-Type", "application/json")
+            .timeout(RUN_MAX)
+            .body(body.to_string())
     }
 
     pub(crate) async fn get(&self, path: &str) -> Value {

@@ -41,6 +41,9 @@ pub(super) const SECRETS: &[&str] = &[
     KEY, FIELD_KEY, BEARER, SIGNATURE, COOKIE, API_KEY, BODY, QUERY, SET_COOKIE, FAILURE,
 ];
 
+/// Those of them that are keys: the start of a long one is told.
+pub(super) const KEYS: &[&str] = &[KEY, FIELD_KEY];
+
 /// What came of one outcome.
 pub(super) struct Told {
     pub(super) what: &'static str,

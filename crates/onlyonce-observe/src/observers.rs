@@ -7,39 +7,55 @@ use onlyonce_core::{About, Event, Record, Slot, Subscriber};
 use onlyonce_metrics::{Metrics, StoreWatch};
 use tracing::Level;
 
-use crate::admin::{Events, HotKeys};
-use crate::audit::Audit;
-use crate::config::{Config, ConfigError};
-
-use self::ends::Ends;
-
-mod ends;
+use crate::audit::{Audit, Trail};
+use crate::ends::Ends;
+use crate::feed::Feed;
+use crate::hot::HotKeys;
 
 /// Everyone who listens.
 #[derive(Clone)]
-pub(crate) struct Observers {
-    pub(crate) metrics: Arc<Metrics>,
-    pub(crate) events: Arc<Events>,
-    pub(crate) hot: Arc<HotKeys>,
+pub struct Observers {
+    metrics: Arc<Metrics>,
+    feed: Arc<Feed>,
+    hot: Arc<HotKeys>,
     audit: Option<Arc<Audit>>,
 }
 
 impl Observers {
-    pub(crate) fn new(config: &Config, store: StoreWatch) -> Result<Self, ConfigError> {
-        let audit = config.audit.as_ref().map(Audit::open).transpose()?;
-        Ok(Self {
+    pub(crate) fn new(store: StoreWatch, audit: Option<Audit>) -> Self {
+        Self {
             metrics: Arc::new(Metrics::new(store)),
-            events: Arc::new(Events::new()),
+            feed: Arc::new(Feed::new()),
             hot: Arc::default(),
             audit: audit.map(Arc::new),
-        })
+        }
     }
 
-    /// What an engine shall tell, besides the log.
+    /// The metrics.
+    pub fn metrics(&self) -> &Arc<Metrics> {
+        &self.metrics
+    }
+
+    /// What happens now, for people who watch.
+    pub fn feed(&self) -> &Arc<Feed> {
+        &self.feed
+    }
+
+    /// The keys that are repeated most.
+    pub fn hot(&self) -> &HotKeys {
+        &self.hot
+    }
+
+    /// The audit trail, where one is written.
+    pub fn trail(&self) -> Option<Trail> {
+        self.audit.as_ref().map(|audit| Trail::at(audit.path()))
+    }
+
+    /// Whom an engine shall tell, besides the log.
     pub(crate) fn subscribers(&self) -> Vec<Arc<dyn Subscriber>> {
         let mut all: Vec<Arc<dyn Subscriber>> = vec![
             Arc::clone(&self.metrics) as _,
-            Arc::clone(&self.events) as _,
+            Arc::clone(&self.feed) as _,
             Arc::clone(&self.hot) as _,
         ];
         let mut concerned: Vec<Arc<dyn Subscriber>> = Vec::new();
@@ -57,7 +73,7 @@ impl Observers {
     }
 
     /// Tells that an operator has forgotten `record`.
-    pub(crate) fn forgotten(&self, slot: &Slot, record: &Record) {
+    pub fn forgotten(&self, slot: &Slot, record: &Record) {
         let about = About {
             slot,
             meta: &record.meta,
@@ -71,17 +87,21 @@ impl Observers {
             keep_for,
             lifetime: keep_for.saturating_sub(record.keep_left),
             forgotten: true,
+            resource: record
+                .response()
+                .and_then(|response| response.resource.as_deref())
+                .map(Into::into),
         };
         TracingSubscriber.on_event(&about, &event);
         self.metrics.on_event(&about, &event);
-        self.events.on_event(&about, &event);
+        self.feed.on_event(&about, &event);
         if let Some(audit) = &self.audit {
             audit.on_event(&about, &event);
         }
     }
 
     /// Writes what is still to be written.
-    pub(crate) async fn close(&self) {
+    pub async fn close(&self) {
         if let Some(audit) = &self.audit {
             audit.close().await;
         }

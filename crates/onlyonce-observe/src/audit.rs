@@ -2,7 +2,8 @@
 //! changed but by a purge (D0 §9.4). Requests hand their entries to a thread and do not wait.
 
 use std::fs;
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,9 +12,10 @@ use std::time::Duration;
 
 use onlyonce_core::{About, Clock, Entropy, Event, OsEntropy, Subscriber, SystemClock};
 
+use thiserror::Error;
+
 use self::entry::Entry;
 use self::trail::Open;
-use crate::config::{self, ConfigError, Count, Span};
 
 mod entry;
 mod trail;
@@ -27,8 +29,40 @@ const BATCH_ENTRIES: usize = 1024;
 /// How often an idle trail looks for files past their time.
 const LOOK_EVERY: Duration = Duration::from_secs(3600);
 
+/// Where the trail is, and how long it is kept.
+#[derive(Clone, Debug)]
+pub struct AuditSettings {
+    /// The newest file. Older ones are put beside it, with a number at the end of their names.
+    pub path: PathBuf,
+    /// How long entries are kept.
+    pub keep: Duration,
+    /// A file of this many bytes is put aside, as is one of an earlier day.
+    pub file_bytes_max: u64,
+}
+
+/// Why an audit trail cannot be written.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum AuditError {
+    /// There is no folder for it.
+    #[error("{}: its folder cannot be made: {source}", path.display())]
+    Folder {
+        /// The trail.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// Its files cannot be used.
+    #[error(transparent)]
+    Trail(#[from] TrailError),
+    /// The system gives no thread.
+    #[error("no thread can be started for the audit trail: {0}")]
+    Thread(io::Error),
+}
+
 /// An open audit trail.
 pub(crate) struct Audit {
+    path: PathBuf,
     clock: SystemClock,
     entries: Mutex<Option<SyncSender<Entry>>>,
     lost: Arc<AtomicU64>,
@@ -36,18 +70,15 @@ pub(crate) struct Audit {
 }
 
 impl Audit {
-    pub(crate) fn open(config: &config::Audit) -> Result<Self, ConfigError> {
-        let wrong = |why: String| ConfigError::new(config.path.display(), why);
-        if let Some(folder) = config.path.parent().filter(|it| *it != Path::new("")) {
-            fs::create_dir_all(folder)
-                .map_err(|error| wrong(format!("its folder cannot be made: {error}")))?;
+    pub(crate) fn open(settings: &AuditSettings) -> Result<Self, AuditError> {
+        let path = &settings.path;
+        if let Some(folder) = path.parent().filter(|it| *it != Path::new("")) {
+            fs::create_dir_all(folder).map_err(|source| AuditError::Folder {
+                path: path.clone(),
+                source,
+            })?;
         }
-        let keep = config.keep.map_or(trail::KEEP, Span::get);
-        let bytes_max = config
-            .file_bytes_max
-            .map_or(trail::FILE_BYTES_MAX, Count::get);
-        let open = Trail::at(&config.path).open(keep, bytes_max);
-        let open = open.map_err(|error| wrong(error.to_string()))?;
+        let open = Trail::at(path).open(settings.keep, settings.file_bytes_max)?;
         let (entries, waiting) = sync_channel(WAITING_MAX);
         let lost = Arc::<AtomicU64>::default();
         let mut random = [0; 8];
@@ -62,13 +93,19 @@ impl Audit {
         let writer = std::thread::Builder::new()
             .name("onlyonce-audit".to_owned())
             .spawn(move || writer.run())
-            .map_err(|error| wrong(format!("no thread can be started for it: {error}")))?;
+            .map_err(AuditError::Thread)?;
         Ok(Self {
+            path: path.clone(),
             clock: SystemClock::new(),
             entries: Mutex::new(Some(entries)),
             lost,
             writer: Mutex::new(Some(writer)),
         })
+    }
+
+    /// Its newest file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Returns when everything is written.
@@ -94,6 +131,10 @@ impl Audit {
 }
 
 impl Subscriber for Audit {
+    fn wants_replay_numbers(&self) -> bool {
+        true
+    }
+
     fn on_event(&self, about: &About<'_>, event: &Event) {
         let Some(entry) = Entry::of(about, event, || self.clock.wall()) else {
             return;

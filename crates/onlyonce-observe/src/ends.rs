@@ -15,7 +15,7 @@ mod tests;
 const KEYS_MAX: usize = 100_000;
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-pub(super) struct Ends {
+pub(crate) struct Ends {
     clock: SystemClock,
     concerned: Vec<Arc<dyn Subscriber>>,
     due: Mutex<Due>,
@@ -49,11 +49,12 @@ struct More {
     actor: Option<Arc<str>>,
     trace: Option<Arc<str>>,
     intake: Option<Box<str>>,
+    resource: Option<Arc<str>>,
 }
 
 impl Ends {
     /// Tells `concerned`, for as long as somebody holds what this returns.
-    pub(super) fn start(concerned: Vec<Arc<dyn Subscriber>>) -> Arc<Self> {
+    pub(crate) fn start(concerned: Vec<Arc<dyn Subscriber>>) -> Arc<Self> {
         let ends = Arc::new(Self {
             clock: SystemClock::new(),
             concerned,
@@ -94,6 +95,7 @@ impl Ends {
             keep_for: alike.keep_for,
             lifetime: alike.keep_for + now.saturating_sub(end.at),
             forgotten: false,
+            resource: more.resource,
         };
         for concerned in &self.concerned {
             concerned.on_event(&about, &event);
@@ -134,7 +136,10 @@ async fn look(ends: Weak<Ends>) {
 
 impl Subscriber for Ends {
     fn on_event(&self, about: &About<'_>, event: &Event) {
-        let Event::Stored { keep_for, .. } = event else {
+        let Event::Stored {
+            keep_for, resource, ..
+        } = event
+        else {
             return;
         };
         let meta = about.meta;
@@ -147,6 +152,7 @@ impl Subscriber for Ends {
             actor: meta.actor.clone(),
             trace: meta.trace.clone(),
             intake: about.intake.map(Into::into),
+            resource: resource.clone(),
         };
         let end = End {
             at: self.clock.now().saturating_add(*keep_for),

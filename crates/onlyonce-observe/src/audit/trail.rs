@@ -17,8 +17,6 @@ use onlyonce_stores::private;
 use serde_json::Value;
 use thiserror::Error;
 
-pub(super) const KEEP: Duration = Duration::from_secs(90 * 24 * 3600);
-pub(super) const FILE_BYTES_MAX: u64 = 64 << 20;
 const DAY_MILLIS: u64 = 24 * 3600 * 1000;
 /// What says that a purge is complete.
 const COMMIT: &str = "complete";
@@ -328,14 +326,21 @@ fn without(actor: &str, line: Vec<u8>) -> Option<Vec<u8>> {
     let Ok(mut entry) = serde_json::from_slice::<Value>(&line) else {
         return Some(line);
     };
-    if entry["actor"]["id"] == actor {
+    if is_of(actor, &entry["actor"]) {
         return None;
     }
-    if entry["metadata"]["originalActor"]["id"] == actor {
+    if is_of(actor, &entry["metadata"]["originalActor"]) {
         entry["metadata"]["originalActor"] = Value::Null;
         return Some(entry.to_string().into_bytes());
     }
     Some(line)
+}
+
+/// Whether these are the type and id of the actor whose id, or type and id, is `actor`.
+fn is_of(actor: &str, written: &Value) -> bool {
+    let part = |name: &str| written[name].as_str().unwrap_or_default();
+    let named = actor.split_once(':') == Some((part("type"), part("id")));
+    written["id"] == actor || (named && written["id"].is_string())
 }
 
 fn name(path: &Path) -> OsString {

@@ -73,6 +73,7 @@ fn store(ends: &Ends, slot: u8, meta: &Arc<Meta>, intake: Option<&str>, keep_for
         took: Duration::ZERO,
         expires_at: Timestamp::from_millis(0),
         keep_for,
+        resource: None,
     };
     ends.on_event(&about, &event);
 }

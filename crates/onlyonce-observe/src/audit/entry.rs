@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use onlyonce_core::record::actor_parts;
 use onlyonce_core::refusal::Original;
-use onlyonce_core::{About, Event, Meta, Reason, Slot, Timestamp};
+use onlyonce_core::{About, Event, Fingerprint, Meta, Reason, Slot, Timestamp};
 use serde_json::{Value, json};
 
 /// What happened, as far as it is audited; written out later, off the request's path.
@@ -13,21 +14,24 @@ pub(super) struct Entry {
     slot: Slot,
     meta: Arc<Meta>,
     intake: Option<Box<str>>,
+    /// What was made, where that is known.
+    resource: Option<Arc<str>>,
     what: What,
 }
 
 enum What {
     Created {
-        attempt: u32,
         keep_for: Duration,
+        expires_at: Timestamp,
     },
     Replay {
         original_at: Timestamp,
         original_trace: Option<Arc<str>>,
-        replays: u64,
+        number: Option<u64>,
     },
     Conflict {
         reason: Reason,
+        fingerprint: Option<Fingerprint>,
         original: Option<Box<Original>>,
     },
     Expired {
@@ -36,9 +40,9 @@ enum What {
         forgotten: bool,
     },
     Contention {
-        waited: Option<Duration>,
-        waiters: Option<usize>,
-        holder: Option<Arc<str>>,
+        waited: Duration,
+        queue_depth: usize,
+        holder: Arc<str>,
     },
     OutcomeUnknown,
     Unprotected,
@@ -55,57 +59,78 @@ impl Entry {
         event: &Event,
         now: impl Fn() -> Timestamp,
     ) -> Option<Self> {
-        let contention = |waited, waiters, holder| What::Contention {
-            waited,
-            waiters,
-            holder,
-        };
+        let (mut made, mut at) = (None, None);
         let what = match event {
-            Event::Claimed {
-                attempt, keep_for, ..
-            } => What::Created {
-                attempt: *attempt,
-                keep_for: *keep_for,
-            },
-            Event::Replayed {
+            Event::Stored {
+                keep_for,
+                expires_at,
+                resource,
+                ..
+            } => {
+                made = resource.clone();
+                What::Created {
+                    keep_for: *keep_for,
+                    expires_at: *expires_at,
+                }
+            }
+            Event::ReplayCounted {
+                number,
+                at: replayed_at,
                 original_at,
                 original_trace,
-                replays,
+                resource,
                 ..
-            } => What::Replay {
-                original_at: *original_at,
-                original_trace: original_trace.clone(),
-                replays: *replays,
-            },
+            } => {
+                made = resource.clone();
+                at = Some(*replayed_at);
+                What::Replay {
+                    original_at: *original_at,
+                    original_trace: original_trace.clone(),
+                    number: *number,
+                }
+            }
             Event::Refused {
                 reason: reason @ (Reason::Mismatch | Reason::OtherCredential),
                 original,
                 ..
             } => What::Conflict {
                 reason: *reason,
+                fingerprint: about.fingerprint.copied(),
                 original: original.clone(),
             },
             Event::Expired {
                 keep_for,
                 lifetime,
                 forgotten,
-            } => What::Expired {
-                keep_for: *keep_for,
-                lifetime: *lifetime,
-                forgotten: *forgotten,
+                resource,
+            } => {
+                made = resource.clone();
+                What::Expired {
+                    keep_for: *keep_for,
+                    lifetime: *lifetime,
+                    forgotten: *forgotten,
+                }
+            }
+            Event::Waited {
+                waited,
+                queue_depth,
+                holder,
+                ..
+            } => What::Contention {
+                waited: *waited,
+                queue_depth: *queue_depth,
+                holder: Arc::clone(holder),
             },
-            Event::Attached { waiters } => contention(None, Some(*waiters), None),
-            Event::Waiting { holder } => contention(None, None, Some(Arc::clone(holder))),
-            Event::GaveUp { waited } => contention(Some(*waited), None, None),
             Event::OutcomeUnknown => What::OutcomeUnknown,
             Event::Unprotected => What::Unprotected,
             _ => return None,
         };
         Some(Self {
-            at: now(),
+            at: at.unwrap_or_else(now),
             slot: *about.slot,
             meta: Arc::clone(about.meta),
             intake: about.intake.map(Into::into),
+            resource: made,
             what,
         })
     }
@@ -121,6 +146,7 @@ impl Entry {
         };
         let mut metadata = json!({
             "intakeId": self.intake,
+            "submissionId": self.resource,
             "idempotencyKey": about.label().to_string(),
             "slot": self.slot.to_string(),
             "operation": self.meta.operation,
@@ -134,7 +160,7 @@ impl Entry {
             "eventType": event,
             "eventId": format!("evt_{run:016x}{number:08x}"),
             "timestamp": self.at.to_rfc3339(),
-            "actor": self.meta.actor.as_ref().map(|id| json!({"id": id})),
+            "actor": self.meta.actor.as_deref().map(actor),
             "metadata": metadata,
         });
         lines.push_str(&entry.to_string());
@@ -153,40 +179,52 @@ impl What {
     /// Its name, and what only it has to say.
     fn told(&self, at: Timestamp) -> (&'static str, Value) {
         match self {
-            Self::Created { attempt, keep_for } => (
+            Self::Created {
+                keep_for,
+                expires_at,
+            } => (
                 "idempotency.key.created",
                 json!({
-                    "attempt": attempt,
                     "ttl_ms": millis(*keep_for),
-                    "expiresAt": at.plus(*keep_for).to_rfc3339(),
+                    "expiresAt": expires_at.to_rfc3339(),
                 }),
             ),
             Self::Replay {
                 original_at,
                 original_trace,
-                replays,
+                number,
             } => (
                 "idempotency.replay",
                 json!({
-                    "replayCount": replays + 1,
+                    "replayCount": number,
                     "originalTimestamp": original_at.to_rfc3339(),
                     "originalTraceId": original_trace,
                     "timeSinceOriginal_ms": millis(at.since(*original_at)),
                 }),
             ),
-            Self::Conflict { reason, original } => {
+            Self::Conflict {
+                reason,
+                fingerprint,
+                original,
+            } => {
                 let kind = if *reason == Reason::OtherCredential {
                     "key_collision"
                 } else {
                     "payload_mismatch"
                 };
                 let original = original.as_deref();
-                let actor = original.and_then(|it| it.actor.as_ref());
                 (
                     "idempotency.conflict",
                     json!({
                         "conflictType": kind,
-                        "originalActor": actor.map(|id| json!({"id": id})),
+                        "originalRequestHash": original.map(|it| it.fingerprint.to_string()),
+                        "conflictingRequestHash": fingerprint.map(|it| it.to_string()),
+                        "originalTimestamp": original
+                            .and_then(|it| it.at)
+                            .map(Timestamp::to_rfc3339),
+                        "originalActor": original
+                            .and_then(|it| it.actor.as_deref())
+                            .map(actor),
                         "originalTraceId": original.and_then(|it| it.trace.as_ref()),
                         "originalHolder": original.map(|it| &it.holder),
                     }),
@@ -206,13 +244,13 @@ impl What {
             ),
             Self::Contention {
                 waited,
-                waiters,
+                queue_depth,
                 holder,
             } => (
                 "idempotency.lock.contention",
                 json!({
-                    "waitTime_ms": waited.map(millis),
-                    "queueDepth": waiters,
+                    "waitTime_ms": millis(*waited),
+                    "queueDepth": queue_depth,
                     "lockHolder": holder,
                 }),
             ),
@@ -220,6 +258,12 @@ impl What {
             Self::Unprotected => ("idempotency.unprotected", json!({})),
         }
     }
+}
+
+/// An actor as the documents write one.
+fn actor(name: &str) -> Value {
+    let (kind, id) = actor_parts(name);
+    json!({"type": kind, "id": id})
 }
 
 fn millis(duration: Duration) -> u64 {
