@@ -1,7 +1,7 @@
 //! The rules about the source text that no compiler knows.
 //!
-//! A profile is data: only the preset table may tell profiles apart, everything after it reads the
-//! policy. And ARCHITECTURE.md stays short enough to be read.
+//! A profile is data: its contract is a file, only the module that reads these files may tell
+//! profiles apart or build a contract, and everything after it reads the policy. And ARCHITECTURE.md stays short enough to be read.
 
 #[cfg(test)]
 mod tests;
@@ -13,15 +13,19 @@ use std::process::Command;
 use crate::Failure;
 use crate::cargo::{root, stdout};
 
-/// The file and the directory of the preset table.
+/// The file and the directory of the module that reads the profiles' files.
 const PRESETS: [&str; 2] = [
     "crates/onlyonce-core/src/profile.rs",
     "crates/onlyonce-core/src/profile/",
 ];
 /// Where profiles are picked and shown rather than branched on.
 const EXEMPT_DIRECTORIES: [&str; 4] = ["tests", "docs", "examples", "benches"];
-/// Split, so that this file passes its own check.
+/// Split, so that this file passes its own check. `Profile::from_toml` names no profile.
 const BRANCH: &str = concat!("Profile", "::");
+const READERS: [&str; 1] = ["from_toml"];
+/// What a contract is made of in Rust: built here only from its file.
+const CONTRACTS: [&str; 2] = [concat!("HttpRules", " {"), concat!("RefusalRow", " {")];
+const DEFINITION: &str = "pub struct ";
 
 const ARCHITECTURE: &str = "ARCHITECTURE.md";
 const ARCHITECTURE_LINES_MAX: usize = 199;
@@ -35,7 +39,7 @@ pub(crate) fn profiles_are_data() -> Result<bool, Failure> {
         }
         let Some(text) = read(&path)? else { continue };
         for line in profile_lines(&text) {
-            println!("{path}:{line}: names a profile outside the preset table; ask the policy");
+            println!("{path}:{line}: names a profile or builds a contract; ask the policy");
             is_clean = false;
         }
     }
@@ -100,6 +104,10 @@ fn profile_lines(text: &str) -> Vec<usize> {
 /// True for the whole word only: a `UserProfile` is something else.
 fn names_profile(line: &str) -> bool {
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
-    line.match_indices(BRANCH)
-        .any(|(at, _)| !line[..at].ends_with(is_word))
+    let names = line.match_indices(BRANCH).any(|(at, branch)| {
+        let after = &line[at + branch.len()..];
+        !line[..at].ends_with(is_word) && !READERS.iter().any(|it| after.starts_with(it))
+    });
+    let builds = CONTRACTS.iter().any(|it| line.contains(it)) && !line.contains(DEFINITION);
+    names || builds
 }

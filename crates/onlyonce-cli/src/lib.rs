@@ -48,7 +48,7 @@ pub enum Command {
     /// Check a file with settings, or print the reference of all settings
     #[command(subcommand)]
     Config(config::Action),
-    /// Show the rules of each profile
+    /// Show the rules of each profile, or print one whole
     Profiles(profiles::Args),
     /// Check from outside whether an HTTP endpoint keeps a profile's promises
     Verify(Box<verify::Args>),

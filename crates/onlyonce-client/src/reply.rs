@@ -172,7 +172,8 @@ impl Said {
     /// What it means, if it is a refusal that some profile words like this.
     fn refusal(&self, status: StatusCode) -> Option<Cause> {
         let mut found = self.codes.iter();
-        let rows = found.find_map(|code| SPOKEN.refusals.get(&(status.as_u16(), code.as_str())))?;
+        let rows =
+            found.find_map(|code| SPOKEN.refusals.get(code.as_str())?.get(&status.as_u16()))?;
         // Several reasons may share a code. Their words differ.
         let message = self.message.as_deref().unwrap_or_default();
         let told = rows
@@ -215,9 +216,9 @@ fn cut(message: &str) -> String {
 static SPOKEN: LazyLock<Spoken> = LazyLock::new(Spoken::gather);
 
 struct Spoken {
-    refusals: BTreeMap<(u16, &'static str), BTreeSet<Row>>,
+    refusals: BTreeMap<String, BTreeMap<u16, BTreeSet<Row>>>,
     /// Codes that mean "still running" and nothing else.
-    in_progress: BTreeSet<&'static str>,
+    in_progress: BTreeSet<String>,
     /// Headers and body members that mark a replay.
     flags: Vec<HeaderName>,
     fields: BTreeSet<String>,
@@ -240,7 +241,8 @@ impl Spoken {
         for http in profile::all().map(|profile| profile.policy().http) {
             for reason in Reason::ALL {
                 let row = http.refusals.row(reason);
-                let same = spoken.refusals.entry((row.status, row.code)).or_default();
+                let of_code = spoken.refusals.entry(row.code.clone()).or_default();
+                let same = of_code.entry(row.status).or_default();
                 same.insert(Row {
                     reason,
                     retryable: row.retryable,
@@ -249,22 +251,25 @@ impl Spoken {
             for mark in http.replay_marks {
                 match mark {
                     Mark::Flag(name) if !spoken.flags.contains(&name) => spoken.flags.push(name),
-                    Mark::Flag(_) | Mark::Key(_) | Mark::Expires(_) | Mark::OriginalTime(_) => {}
+                    Mark::Flag(_)
+                    | Mark::Text(..)
+                    | Mark::Key(_)
+                    | Mark::Expires(_)
+                    | Mark::OriginalTime(_) => {}
                 }
             }
             spoken
                 .fields
                 .extend(http.body_marks.map(|marks| marks.flag));
         }
-        let means = |code: &str, wanted: fn(Cause) -> bool| {
-            let rows = spoken.refusals.iter();
-            let rows = rows.filter(|((_, other), _)| *other == code);
-            let mut rows = rows.flat_map(|(_, rows)| rows);
-            rows.all(|row| wanted(row.reason.into()))
+        let mean_in_progress = |rows: &BTreeMap<u16, BTreeSet<Row>>| {
+            let mut rows = rows.values().flatten();
+            rows.all(|row| Cause::from(row.reason) == Cause::InProgress)
         };
-        let codes = spoken.refusals.keys().map(|(_, code)| *code);
+        let codes = spoken.refusals.iter();
         spoken.in_progress = codes
-            .filter(|code| means(code, |cause| cause == Cause::InProgress))
+            .filter(|(_, rows)| mean_in_progress(rows))
+            .map(|(code, _)| code.clone())
             .collect();
         spoken
     }

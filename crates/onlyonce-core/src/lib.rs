@@ -21,6 +21,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+pub mod bounds;
 pub mod clock;
 pub mod codec;
 pub mod engine;

@@ -11,8 +11,13 @@ use crate::record::OnLapse;
 use crate::refusal::Reason;
 
 mod bounds;
+mod mark;
+mod scope;
 #[cfg(test)]
 mod tests;
+
+pub use self::mark::Mark;
+pub use self::scope::ScopePart;
 
 /// Everything that can be decided differently.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -158,7 +163,7 @@ impl StoredRule {
     /// Everything.
     pub const fn all() -> Self {
         Self {
-            from: 0,
+            from: 100,
             below: 1000,
             except: Vec::new(),
         }
@@ -223,7 +228,7 @@ pub struct HttpRules {
     /// The header that carries the key.
     pub key_header: HeaderName,
     /// Where else the key may be: a member of a JSON body.
-    pub key_field: Option<String>,
+    pub key_member: Option<String>,
     /// Which methods are covered, and whether each needs a key.
     pub methods: Methods,
     /// What replaces a missing key.
@@ -234,6 +239,8 @@ pub struct HttpRules {
     pub replay_marks: Vec<Mark>,
     /// What the first answer carries.
     pub first_marks: Vec<Mark>,
+    /// What a refusal carries, as far as it is known.
+    pub refusal_marks: Vec<Mark>,
     /// JSON members put into a replayed JSON object.
     pub body_marks: Option<BodyMarks>,
     /// Response headers that are not stored, besides what is never stored.
@@ -246,7 +253,7 @@ pub struct HttpRules {
     /// The shape of an error's body.
     pub envelope: Envelope,
     /// What besides the key addresses a record, in words: which callers a profile keeps apart.
-    pub scope: Vec<ScopeName>,
+    pub scope: Vec<ScopePart>,
 }
 
 /// Which methods are covered.
@@ -310,19 +317,6 @@ pub enum ReplayStatus {
     Ok,
 }
 
-/// A header put on an answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Mark {
-    /// `true`.
-    Flag(HeaderName),
-    /// The key, as its sender wrote it.
-    Key(HeaderName),
-    /// When the stored answer expires.
-    Expires(HeaderName),
-    /// When the original request came.
-    OriginalTime(HeaderName),
-}
-
 /// JSON members put into a replayed JSON object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BodyMarks {
@@ -350,26 +344,16 @@ pub struct RefusalRow {
     /// Its status.
     pub status: u16,
     /// Its type or code in the error's body.
-    pub code: &'static str,
+    pub code: String,
     /// Whether repeating the same request can help.
     pub retryable: bool,
+    /// When to try again, where that differs from the policy's `retry_after`.
+    pub retry_after: Option<Duration>,
 }
 
 impl RefusalTable {
-    /// A table with a row for every reason.
-    pub(crate) fn new(row: impl Fn(Reason) -> (u16, &'static str, bool)) -> Self {
-        let rows = Reason::ALL
-            .into_iter()
-            .map(|reason| {
-                let (status, code, retryable) = row(reason);
-                RefusalRow {
-                    reason,
-                    status,
-                    code,
-                    retryable,
-                }
-            })
-            .collect();
+    /// A table of these rows: one for every reason.
+    pub(crate) fn of(rows: Vec<RefusalRow>) -> Self {
         Self { rows }
     }
 
@@ -402,15 +386,4 @@ pub enum Envelope {
     CodeError,
     /// `{"error":{type,message}}`.
     TypeError,
-}
-
-/// A part of the address of a record, by name; how it is read from a request is the layer's.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ScopeName {
-    /// The route: the path as the client sent it.
-    Route,
-    /// Who asks: the verified identity, else what the credential says.
-    Caller,
-    /// A member of the JSON body.
-    Body(String),
 }

@@ -144,6 +144,11 @@ impl Reason {
         }
     }
 
+    /// The reason called `name`.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|reason| reason.name() == name)
+    }
+
     /// What it means and what to do, for whoever reads the answer.
     pub const fn explanation(self) -> &'static str {
         match self {

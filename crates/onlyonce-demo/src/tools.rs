@@ -224,7 +224,7 @@ impl IntakeTools {
         marks
             .filter_map(|mark| match mark {
                 Mark::Flag(name) => Some(name),
-                Mark::Key(_) | Mark::Expires(_) | Mark::OriginalTime(_) => None,
+                Mark::Text(..) | Mark::Key(_) | Mark::Expires(_) | Mark::OriginalTime(_) => None,
             })
             .any(|name| headers.contains_key(name))
     }

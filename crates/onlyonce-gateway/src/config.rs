@@ -2,24 +2,29 @@
 //! setting that is unknown or cannot hold is an error that says where it is and what would be
 //! right.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use onlyonce_core::Policy;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-pub use self::bounds::{Count, DAY, GIBIBYTE, HOUR, KIBIBYTE, MEBIBYTE, MINUTE, SECOND, Span};
+pub use onlyonce_core::bounds::{
+    Count, DAY, GIBIBYTE, HOUR, KIBIBYTE, MEBIBYTE, MINUTE, SECOND, Span,
+};
+pub use onlyonce_core::policy::ScopePart;
+pub use onlyonce_core::profile::{Retention, Rules, Timeout};
+
 pub use self::check::warnings;
 pub(crate) use self::check::{holds, is_upstream};
 pub use self::docs::markdown;
 pub use self::error::{ConfigError, Problem};
 pub use self::load::{check, load, read};
-pub use self::units::{Ask, HostName, Match, Operation, Part, ProfileName};
+pub use self::units::{Ask, HostName, Match, Operation, ProfileName};
 
-mod bounds;
 mod breaker;
 mod check;
+mod contracts;
 mod docs;
 mod document;
 mod error;
@@ -27,11 +32,6 @@ mod load;
 #[cfg(test)]
 mod tests;
 mod units;
-
-/// How long an answer may be kept.
-pub type Retention = Span<SECOND, { 3650 * DAY }>;
-/// How long something may be waited for.
-pub type Timeout = Span<10, DAY>;
 
 /// The settings of a gateway.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
@@ -54,12 +54,16 @@ pub struct Config {
     pub upstream: Option<String>,
     /// The store's URL. Default `file:./onlyonce-data`.
     pub store: Option<String>,
-    /// The profile of every request that no route gives another. Default `standard`.
+    /// The contract of every request that no route gives another: one of `onlyonce profiles`, one in
+    /// `[profiles.NAME]`, or a file, as in `./contract.toml`. Default `standard`.
     pub profile: Option<ProfileName>,
-    /// Whose record it is: `route`, `caller`, `path:NAME`, `header:NAME`, `trusted-header:NAME`,
-    /// `cookie:NAME`, `body:MEMBER`, `jwt:CLAIM`; and always the host that was asked for, so gateways
+    /// Contracts of your own, by name; each says how it differs from its `base`.
+    #[serde(default)]
+    pub profiles: BTreeMap<String, Rules>,
+    /// Whose record it is: `route`, `caller`, `path:NAME`, `path-after:SEGMENT`, `header:NAME`,
+    /// `trusted-header:NAME`, `cookie:NAME`, `body:MEMBER`, `jwt:CLAIM`; and always the host that was asked for, so gateways
     /// that share a store are called by one name. Default: what the profile says.
-    pub scope: Option<Vec<Part>>,
+    pub scope: Option<Vec<ScopePart>>,
     /// How long an answer is kept. Default: what the profile says.
     pub ttl: Option<Retention>,
     /// Keeps this environment's records apart from others on the same store.
@@ -97,7 +101,7 @@ pub struct Config {
     pub log: Log,
     /// A file that keeps who did what under which key. Default: none.
     pub audit: Option<Audit>,
-    /// The finer rules of every request that no route gives others.
+    /// How the contract of every request differs from its profile, unless its route says otherwise.
     #[serde(default)]
     pub rules: Rules,
     /// Routes: the first that matches decides.
@@ -108,12 +112,10 @@ pub struct Config {
 impl Config {
     /// The largest response body that any route stores, in bytes.
     pub(crate) fn response_bytes_max(&self) -> usize {
-        let general = Policy::default().limits.response_bytes_max;
-        let own = self.rules.response_bytes_max;
-        let general = own.map_or(general, Count::as_usize);
-        let routes = self.route.iter().filter(|route| !route.pass);
-        let routes = routes.filter_map(|route| route.rules.response_bytes_max);
-        routes.map(Count::as_usize).fold(general, usize::max)
+        let routes = self.route.iter().filter(|route| !route.pass).map(Some);
+        let policies = routes.chain([None]).filter_map(|it| self.policy(it).ok());
+        let largest = policies.map(|policy| policy.limits.response_bytes_max);
+        largest.max().unwrap_or_default()
     }
 }
 
@@ -133,76 +135,20 @@ pub struct Route {
     pub operation: Option<Operation>,
     /// Where they go. Default: the gateway's own.
     pub upstream: Option<String>,
-    /// Their profile.
+    /// Their contract.
     pub profile: Option<ProfileName>,
     /// Whose record it is.
-    pub scope: Option<Vec<Part>>,
+    pub scope: Option<Vec<ScopePart>>,
     /// How long an answer is kept.
     pub ttl: Option<Retention>,
     /// A cheap request to their upstream that goes before every replay.
     pub auth_check: Option<Ask>,
-    /// Their finer rules.
+    /// How their contract differs from their profile, and from the general `[rules]`.
     #[serde(default)]
     pub rules: Rules,
     /// Passes everything through, unprotected. Default `false`.
     #[serde(default)]
     pub pass: bool,
-}
-
-/// Rules that differ from the profile's.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Rules {
-    /// Whether covered requests need a key.
-    pub key: Option<Need>,
-    /// What follows when a gateway dies or loses its upstream in the middle of a request.
-    pub on_lapse: Option<Lapse>,
-    /// How long a claim outlives a gateway that died. Renewed while it lives.
-    pub lease: Option<Span<100, DAY>>,
-    /// How long the upstream may take.
-    pub execution_max: Option<Timeout>,
-    /// How long a duplicate waits for the original; `0s` refuses it at once.
-    pub wait: Option<Span<0, DAY>>,
-    /// Duplicates that may wait for a key held by another gateway.
-    pub waiters_max: Option<Count<0, 1_000_000>>,
-    /// Duplicates that may wait for a key held by this gateway.
-    pub local_waiters_max: Option<Count<0, 1_000_000>>,
-    /// What happens when the store does not answer.
-    pub store_down: Option<Down>,
-    /// The largest keyed request body, in bytes.
-    pub request_bytes_max: Option<Count<1, GIBIBYTE>>,
-    /// The largest response body that is stored, in bytes.
-    pub response_bytes_max: Option<Count<1, GIBIBYTE>>,
-}
-
-/// Whether a key is needed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Need {
-    /// A request without a key passes through.
-    Optional,
-    /// A request without a key is refused.
-    Required,
-}
-
-/// What follows when a claim lapses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Lapse {
-    /// A retry runs again: at least once, one final answer.
-    Rerun,
-    /// Nothing runs again until an operator resolves it: at most once.
-    Hold,
-}
-
-/// What happens when the store does not answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Down {
-    /// Keyed requests are refused with 503.
-    Closed,
-    /// They run without protection; warned of and counted.
-    Open,
 }
 
 /// What is written to stderr, and how. Keys come as a short start and a digest; bodies never.

@@ -1,12 +1,13 @@
 //! The routes of a gateway, made from its settings once: which requests are protected how, and
 //! where they go. A reload makes a new site; requests under way keep the old one.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderName, Method, Request, Response};
 use hyper::body::Incoming;
-use onlyonce_core::{Engine, Release};
+use onlyonce_core::{Engine, Policy, Release};
 use onlyonce_tower::{
     Allowance, BrokenOff, ClientAddress, Idempotent, Linger, Replayed, RequestBody,
 };
@@ -14,7 +15,7 @@ use tower_service::Service;
 
 use crate::auth_check::AuthCheck;
 use crate::body::{self, BodyPatience, ClientBody, GatewayBody};
-use crate::config::{Config, ConfigError, Match, Part, Span, Timeout};
+use crate::config::{self, Config, ConfigError, Match, ScopePart, Span, Timeout};
 use crate::failure::Failure;
 use crate::forward::{self, Peer};
 use crate::path;
@@ -105,10 +106,7 @@ impl Site {
                 Handling::Pass(upstream)
             } else {
                 let terms = Terms {
-                    profile: route.profile.or(config.profile).map(|name| name.0),
-                    scope: route.scope.as_ref().or(config.scope.as_ref()),
-                    ttl: route.ttl.or(config.ttl),
-                    rules: [&config.rules, &route.rules],
+                    policy: policy(config, Some(route))?,
                     matches: Some(&route.matches),
                     operation: route.operation.as_ref(),
                 };
@@ -124,10 +122,7 @@ impl Site {
         let rest = match &config.upstream {
             Some(address) => {
                 let terms = Terms {
-                    profile: config.profile.map(|name| name.0),
-                    scope: config.scope.as_ref(),
-                    ttl: config.ttl,
-                    rules: [&config.rules, &config.rules],
+                    policy: policy(config, None)?,
                     matches: None,
                     operation: None,
                 };
@@ -141,7 +136,7 @@ impl Site {
             routes,
             rest,
             address_header: address_header.and_then(|name| name.parse().ok()),
-            read_headers: read_headers(config),
+            read_headers: read_headers(config)?,
             proxy_hint: ProxyHint::default(),
             body_patience: body_patience(config),
             web_socket_idle_max: config
@@ -299,23 +294,38 @@ fn matcher(matches: &Match) -> Result<matchit::Router<()>, ConfigError> {
     Ok(matcher)
 }
 
-/// The headers that scopes and `address_header` name.
-fn read_headers(config: &Config) -> Arc<[HeaderName]> {
-    let routes = config.route.iter().filter_map(|it| it.scope.as_ref());
-    let parts = config.scope.iter().chain(routes).flatten();
-    let scoped = parts.filter_map(|part| match part {
-        Part::Header { name, .. } => Some(name.clone()),
-        Part::Route
-        | Part::Caller
-        | Part::Path(_)
-        | Part::Cookie(_)
-        | Part::Body(_)
-        | Part::Jwt(_) => None,
-    });
-    let address = config.limits.address_header.as_ref();
-    scoped
-        .chain(address.and_then(|name| name.parse().ok()))
-        .collect()
+fn policy(config: &Config, route: Option<&config::Route>) -> Result<Policy, ConfigError> {
+    let policy = config.policy(route);
+    policy.map_err(|(at, why)| ConfigError::new(at, why))
+}
+
+/// The headers that contracts and `address_header` name.
+fn read_headers(config: &Config) -> Result<Arc<[HeaderName]>, ConfigError> {
+    let mut names: BTreeSet<String> = BTreeSet::new();
+    let routes = config.route.iter().filter(|route| !route.pass).map(Some);
+    for route in routes.chain([None]) {
+        let Policy {
+            fingerprint,
+            ttl,
+            http,
+            ..
+        } = policy(config, route)?;
+        let scoped = http.scope.into_iter().filter_map(|part| match part {
+            ScopePart::Header { name, .. } => Some(name),
+            ScopePart::Route
+            | ScopePart::Caller
+            | ScopePart::Path(_)
+            | ScopePart::PathAfter(_)
+            | ScopePart::Cookie(_)
+            | ScopePart::Body(_)
+            | ScopePart::Jwt(_) => None,
+        });
+        let asked = ttl.map(|rule| rule.header);
+        let all = scoped.chain(fingerprint.headers).chain(asked);
+        names.extend(all.chain([http.key_header]).map(|name| name.to_string()));
+    }
+    names.extend(config.limits.address_header.clone());
+    Ok(names.iter().filter_map(|name| name.parse().ok()).collect())
 }
 
 pub(crate) fn body_patience(config: &Config) -> BodyPatience {

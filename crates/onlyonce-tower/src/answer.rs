@@ -95,7 +95,11 @@ impl Answering<'_> {
     }
 
     pub(crate) fn refused(&self, refusal: &Refusal) -> Response<Whole> {
-        envelope::refuse(refusal, self.policy, self.is_grpc)
+        let told = Told {
+            key: self.echo.clone(),
+            ..Told::default()
+        };
+        envelope::refuse(refusal, self.policy, &told, self.is_grpc)
     }
 
     /// The first answer: the handler's own, whole, with all its headers.

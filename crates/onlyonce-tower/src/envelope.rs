@@ -1,5 +1,7 @@
 //! The one place that turns a refusal into HTTP: status, code and shape are the policy's table.
 
+use std::time::Duration;
+
 use http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, Response, StatusCode};
 use onlyonce_core::policy::{Envelope, Policy, RefusalRow};
@@ -8,18 +10,30 @@ use serde_json::{Value, json};
 
 use crate::body::Whole;
 use crate::grpc;
+use crate::marks::{Told, mark};
 
 /// What a client's token library understands (RFC 6750).
 const INVALID_TOKEN: HeaderValue = HeaderValue::from_static("Bearer error=\"invalid_token\"");
 
-/// A refusal as this policy words it.
-pub(crate) fn refuse(refusal: &Refusal, policy: &Policy, is_grpc: bool) -> Response<Whole> {
+/// A refusal as this policy words it, marked with what is known of it.
+pub(crate) fn refuse(
+    refusal: &Refusal,
+    policy: &Policy,
+    told: &Told,
+    is_grpc: bool,
+) -> Response<Whole> {
+    let row = policy.http.refusals.row(refusal.reason);
+    // A row may say when to try again where trying again makes sense, not whether it does.
+    let after = refusal
+        .retry_after
+        .map(|usual| row.retry_after.unwrap_or(usual));
     let mut response = if is_grpc {
         grpc::refuse(refusal)
     } else {
-        in_http(refusal, policy)
+        in_http(refusal, row, after, policy.http.envelope)
     };
-    if let Some(after) = refusal.retry_after {
+    mark(response.headers_mut(), &policy.http.refusal_marks, told);
+    if let Some(after) = after {
         response
             .headers_mut()
             .insert(RETRY_AFTER, HeaderValue::from(whole_seconds(after)));
@@ -32,11 +46,15 @@ pub(crate) fn refuse(refusal: &Refusal, policy: &Policy, is_grpc: bool) -> Respo
     response
 }
 
-fn in_http(refusal: &Refusal, policy: &Policy) -> Response<Whole> {
-    let row = policy.http.refusals.row(refusal.reason);
-    let (media_type, body) = match policy.http.envelope {
-        Envelope::Problem => ("application/problem+json", problem(refusal, row)),
-        Envelope::OkError => ("application/json", ok_error(refusal, row)),
+fn in_http(
+    refusal: &Refusal,
+    row: &RefusalRow,
+    after: Option<Duration>,
+    envelope: Envelope,
+) -> Response<Whole> {
+    let (media_type, body) = match envelope {
+        Envelope::Problem => ("application/problem+json", problem(refusal, row, after)),
+        Envelope::OkError => ("application/json", ok_error(refusal, row, after)),
         Envelope::SuccessError => ("application/json", success_error(refusal, row)),
         Envelope::CodeError => (
             "application/json",
@@ -60,7 +78,7 @@ fn in_http(refusal: &Refusal, policy: &Policy) -> Response<Whole> {
 }
 
 /// RFC 9457.
-fn problem(refusal: &Refusal, row: &RefusalRow) -> Value {
+fn problem(refusal: &Refusal, row: &RefusalRow, after: Option<Duration>) -> Value {
     let mut problem = json!({
         "type": format!("urn:onlyonce:problem:{}", row.code),
         "title": title(refusal.reason),
@@ -68,19 +86,19 @@ fn problem(refusal: &Refusal, row: &RefusalRow) -> Value {
         "detail": refusal.detail,
         "retryable": retryable(refusal, row),
     });
-    if let Some(after) = refusal.retry_after {
+    if let Some(after) = after {
         problem["retryAfter"] = json!(whole_seconds(after));
     }
     problem
 }
 
-fn ok_error(refusal: &Refusal, row: &RefusalRow) -> Value {
+fn ok_error(refusal: &Refusal, row: &RefusalRow, after: Option<Duration>) -> Value {
     let mut error = json!({
         "type": row.code,
         "message": refusal.detail,
         "retryable": retryable(refusal, row),
     });
-    if let Some(after) = refusal.retry_after {
+    if let Some(after) = after {
         error["retryAfterMs"] = json!(u64::try_from(after.as_millis()).unwrap_or(u64::MAX));
     }
     json!({"ok": false, "error": error})
@@ -103,7 +121,7 @@ fn retryable(refusal: &Refusal, row: &RefusalRow) -> bool {
 }
 
 /// `Retry-After` counts whole seconds; 0 would be a retry storm.
-fn whole_seconds(after: std::time::Duration) -> u64 {
+fn whole_seconds(after: Duration) -> u64 {
     after
         .as_millis()
         .div_ceil(1000)

@@ -9,6 +9,8 @@ use tower_layer::Layer;
 
 use crate::allowance::Allowance;
 use crate::linger::Linger;
+#[cfg(feature = "jwt")]
+use crate::scope::JwtVerifier;
 use crate::scope::{ScopePart, ScopeRule};
 use crate::service::Idempotent;
 
@@ -85,7 +87,7 @@ impl IdempotencyLayer {
         Self {
             settings: Settings {
                 engine,
-                scope: Arc::new(ScopeRule::named(&policy.http.scope)),
+                scope: Arc::new(ScopeRule::new(policy.http.scope.clone())),
                 policy: Arc::new(policy),
                 route: None,
                 operation: None,
@@ -110,7 +112,7 @@ impl<C> IdempotencyLayer<C> {
     #[must_use]
     pub fn policy(mut self, policy: Policy) -> Self {
         let policy = policy.bounded();
-        self.settings.scope = Arc::new(ScopeRule::named(&policy.http.scope));
+        self.settings.scope = Arc::new(self.settings.scope.of(policy.http.scope.clone()));
         self.settings.policy = Arc::new(policy);
         self
     }
@@ -119,7 +121,16 @@ impl<C> IdempotencyLayer<C> {
     /// them keeps callers apart.
     #[must_use]
     pub fn scope(mut self, parts: impl IntoIterator<Item = ScopePart>) -> Self {
-        self.settings.scope = Arc::new(ScopeRule::new(parts.into_iter().collect()));
+        self.settings.scope = Arc::new(self.settings.scope.of(parts.into_iter().collect()));
+        self
+    }
+
+    /// Verifies tokens like this, for the scope part [`Jwt`](ScopePart::Jwt). Without it, a request
+    /// whose scope asks for a verified token is refused.
+    #[cfg(feature = "jwt")]
+    #[must_use]
+    pub fn tokens(mut self, verifier: JwtVerifier) -> Self {
+        self.settings.scope = Arc::new(self.settings.scope.verified_by(verifier));
         self
     }
 

@@ -22,6 +22,7 @@ pub(crate) fn mark(headers: &mut HeaderMap, marks: &[Mark], told: &Told) {
     for mark in marks {
         let (name, value) = match mark {
             Mark::Flag(name) => (name, Some(HeaderValue::from_static("true"))),
+            Mark::Text(name, text) => (name, Some(text.clone())),
             Mark::Key(name) => (name, told.key.clone()),
             Mark::Expires(name) => (name, told.expires_at.and_then(date)),
             Mark::OriginalTime(name) => (name, told.original_at.and_then(date)),

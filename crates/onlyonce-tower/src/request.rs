@@ -74,7 +74,7 @@ pub(crate) fn head(parts: &request::Parts, settings: &Settings) -> Head {
 }
 
 pub(crate) fn may_be_in_body(rules: &HttpRules) -> bool {
-    rules.key_field.is_some() || rules.derive.is_some()
+    rules.key_member.is_some() || rules.derive.is_some()
 }
 
 fn key_header(
@@ -148,7 +148,7 @@ pub(crate) fn body(
 
 /// A key given in the JSON body, or else derived from it.
 fn key_in_body(body: &[u8], policy: &Policy) -> Result<Option<Key>, KeyError> {
-    if let Some(field) = &policy.http.key_field {
+    if let Some(field) = &policy.http.key_member {
         match members(body, field)[..] {
             [] => {}
             [value] => {

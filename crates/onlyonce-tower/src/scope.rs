@@ -5,8 +5,8 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use http::{HeaderName, request};
-use onlyonce_core::policy::ScopeName;
+use http::request;
+pub use onlyonce_core::policy::ScopePart;
 use onlyonce_core::{Engine, Refusal, Scope};
 
 mod asker;
@@ -19,32 +19,6 @@ pub(crate) use self::asker::Asker;
 
 #[cfg(feature = "jwt")]
 pub use self::jwt::{JwtError, JwtVerifier};
-
-/// A part of a record's address.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub enum ScopePart {
-    /// The route: the path as the client sent it.
-    Route,
-    /// Who asks: a [`Principal`], else what the `Authorization` header says.
-    Caller,
-    /// A parameter of the configured route pattern.
-    Path(String),
-    /// A header's value. Unless `trusted`, anyone can send it, so it only adds to the caller.
-    Header {
-        /// Its name.
-        name: HeaderName,
-        /// Whether something in front of us sets it and removes what clients send.
-        trusted: bool,
-    },
-    /// A session cookie: the bearer is the caller.
-    Cookie(String),
-    /// A member of the JSON body.
-    Body(String),
-    /// The caller by a claim of a verified token.
-    #[cfg(feature = "jwt")]
-    Jwt(JwtVerifier),
-}
 
 /// The verified identity of a caller, put into the request's extensions by the code that verified it.
 ///
@@ -79,6 +53,9 @@ pub struct ClientAddress(pub IpAddr);
 #[derive(Clone, Debug)]
 pub(crate) struct ScopeRule {
     parts: Vec<ScopePart>,
+    /// What verifies tokens, for the part `jwt:CLAIM`.
+    #[cfg(feature = "jwt")]
+    verifier: Option<JwtVerifier>,
 }
 
 /// A request's scope, and what was learnt of its caller on the way.
@@ -91,7 +68,7 @@ pub(crate) struct Scoped<'a> {
     proven: Option<Vec<u8>>,
     /// What no other caller can present, and is in the address: an opaque credential, a session.
     secret: Option<&'a [u8]>,
-    /// The first parameter of the path among its parts.
+    /// The first part of the path among its parts.
     pub(crate) intake: Option<Arc<str>>,
 }
 
@@ -106,24 +83,31 @@ pub(crate) struct Subject<'a> {
 impl ScopeRule {
     /// A rule from parts; the caller is added where nothing else keeps callers apart.
     pub(crate) fn new(mut parts: Vec<ScopePart>) -> Self {
-        if !parts.iter().any(ScopePart::tells_callers_apart) {
+        if !parts.iter().any(tells_callers_apart) {
             parts.push(ScopePart::Caller);
         }
-        Self { parts }
+        Self {
+            parts,
+            #[cfg(feature = "jwt")]
+            verifier: None,
+        }
     }
 
-    /// The rule a policy names.
-    pub(crate) fn named(names: &[ScopeName]) -> Self {
-        Self::new(
-            names
-                .iter()
-                .map(|name| match name {
-                    ScopeName::Route => ScopePart::Route,
-                    ScopeName::Caller => ScopePart::Caller,
-                    ScopeName::Body(member) => ScopePart::Body(member.clone()),
-                })
-                .collect(),
-        )
+    /// The same with other parts.
+    pub(crate) fn of(&self, parts: Vec<ScopePart>) -> Self {
+        Self {
+            parts: Self::new(parts).parts,
+            ..self.clone()
+        }
+    }
+
+    /// The same with tokens verified by `verifier`.
+    #[cfg(feature = "jwt")]
+    pub(crate) fn verified_by(&self, verifier: JwtVerifier) -> Self {
+        Self {
+            verifier: Some(verifier),
+            ..self.clone()
+        }
     }
 
     /// What an operator should know about this rule before it meets callers.
@@ -149,7 +133,7 @@ impl ScopeRule {
         let mut scoped = Scoped::new(engine);
         scoped.part("host", read::host(subject.parts)?);
         for part in &self.parts {
-            part.read(subject, engine, &mut scoped)?;
+            self.read_part(part, subject, engine, &mut scoped)?;
         }
         Ok(scoped)
     }
@@ -163,10 +147,10 @@ impl ScopeRule {
             params: &[],
             body: b"",
         };
-        let telling = self.parts.iter().filter(|part| part.tells_callers_apart());
+        let telling = self.parts.iter().filter(|part| tells_callers_apart(part));
         for part in telling {
             // What cannot be read proves nothing.
-            drop(part.read(&subject, engine, &mut read));
+            drop(self.read_part(part, &subject, engine, &mut read));
         }
         read.asker(parts)
     }
@@ -197,40 +181,39 @@ impl<'a> Scoped<'a> {
         self.proven = Some(parts.join(&0));
     }
 
+    /// Adds a part that names what the operation is about, such as an intake.
+    fn named(&mut self, name: &str, value: Option<&str>) {
+        self.part(name, value);
+        if self.intake.is_none() {
+            self.intake = value.map(Into::into);
+        }
+    }
+
     /// Adds a part that may be absent: absent and empty are not the same.
     fn part(&mut self, name: &str, value: Option<impl AsRef<[u8]>>) {
         self.scope.add(name, value);
     }
 }
 
-impl ScopePart {
-    fn tells_callers_apart(&self) -> bool {
-        match self {
-            Self::Caller | Self::Cookie(_) | Self::Header { trusted: true, .. } => true,
-            #[cfg(feature = "jwt")]
-            Self::Jwt(_) => true,
-            Self::Route | Self::Path(_) | Self::Header { .. } | Self::Body(_) => false,
-        }
-    }
-
-    fn read<'a>(
+impl ScopeRule {
+    fn read_part<'a>(
         &self,
+        part: &ScopePart,
         subject: &Subject<'a>,
         engine: &Engine,
         scoped: &mut Scoped<'a>,
     ) -> Result<(), Refusal> {
-        match self {
-            Self::Route => scoped.part("route", Some(subject.path)),
-            Self::Caller => caller::read(subject.parts, engine, scoped)?,
-            Self::Path(name) => {
+        match part {
+            ScopePart::Route => scoped.part("route", Some(subject.path)),
+            ScopePart::Caller => caller::read(subject.parts, engine, scoped)?,
+            ScopePart::Path(name) => {
                 let found = subject.params.iter().find(|(param, _)| param == name);
-                let value = found.map(|(_, value)| value.as_str());
-                scoped.part(name, value);
-                if scoped.intake.is_none() {
-                    scoped.intake = value.map(Into::into);
-                }
+                scoped.named(name, found.map(|(_, value)| value.as_str()));
             }
-            Self::Header { name, trusted } => {
+            ScopePart::PathAfter(segment) => {
+                scoped.named(segment, read::segment_after(subject.path, segment));
+            }
+            ScopePart::Header { name, trusted } => {
                 let value = read::only_line(&subject.parts.headers, name)?;
                 scoped.part(name.as_str(), value);
                 match value.filter(|value| !value.is_empty()) {
@@ -243,7 +226,7 @@ impl ScopePart {
                     Some(_) | None => {}
                 }
             }
-            Self::Cookie(name) => {
+            ScopePart::Cookie(name) => {
                 let value = read::cookie(&subject.parts.headers, name)?;
                 scoped.part(name, value);
                 match value.filter(|value| !value.is_empty()) {
@@ -251,12 +234,53 @@ impl ScopePart {
                     None => caller::read(subject.parts, engine, scoped)?,
                 }
             }
-            Self::Body(member) => {
+            ScopePart::Body(member) => {
                 scoped.part(member, read::member(subject.body, member)?);
             }
-            #[cfg(feature = "jwt")]
-            Self::Jwt(verifier) => verifier.read(subject.parts, scoped)?,
+            ScopePart::Jwt(claim) => self.read_token(claim, subject, scoped)?,
         }
         Ok(())
+    }
+
+    #[cfg(feature = "jwt")]
+    fn read_token<'a>(
+        &self,
+        claim: &str,
+        subject: &Subject<'a>,
+        scoped: &mut Scoped<'a>,
+    ) -> Result<(), Refusal> {
+        match &self.verifier {
+            Some(verifier) => verifier.read(claim, subject.parts, scoped),
+            None => Err(no_verifier()),
+        }
+    }
+
+    #[cfg(not(feature = "jwt"))]
+    fn read_token(
+        &self,
+        _claim: &str,
+        _subject: &Subject<'_>,
+        _scoped: &mut Scoped<'_>,
+    ) -> Result<(), Refusal> {
+        Err(no_verifier())
+    }
+}
+
+/// A scope that asks for a verified token where nothing verifies tokens.
+fn no_verifier() -> Refusal {
+    read::unscoped("its scope asks for a verified token, and nothing here verifies tokens")
+}
+
+fn tells_callers_apart(part: &ScopePart) -> bool {
+    match part {
+        ScopePart::Caller
+        | ScopePart::Cookie(_)
+        | ScopePart::Jwt(_)
+        | ScopePart::Header { trusted: true, .. } => true,
+        ScopePart::Route
+        | ScopePart::Path(_)
+        | ScopePart::PathAfter(_)
+        | ScopePart::Header { trusted: false, .. }
+        | ScopePart::Body(_) => false,
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{HeaderValue, Request, Response};
 use http_body::Body;
 use onlyonce_core::policy::{Fate, Policy};
 use onlyonce_core::{self as core, Answer, Execution, Outcome, Reason, Refusal, Release};
@@ -103,7 +103,7 @@ where
                 let policy = &self.settings.policy;
                 let is_grpc = grpc::is_grpc(&parts.headers);
                 let refusal = counted(refusal, &parts, &self.settings);
-                let response = refuse(policy, is_grpc, &refusal);
+                let response = refuse(policy, None, is_grpc, &refusal);
                 if !waits_for_leave(&parts.headers) {
                     self.settings.linger.read_on(body);
                 }
@@ -126,10 +126,15 @@ where
     }
 }
 
-fn refuse<R: Body>(policy: &Policy, is_grpc: bool, refusal: &Refusal) -> Response<ResponseBody<R>> {
+fn refuse<R: Body>(
+    policy: &Policy,
+    echo: Option<HeaderValue>,
+    is_grpc: bool,
+    refusal: &Refusal,
+) -> Response<ResponseBody<R>> {
     let answering = Answering {
         policy,
-        echo: None,
+        echo,
         is_grpc,
     };
     answering.refused(refusal).map(ResponseBody::whole)
@@ -174,11 +179,11 @@ where
             }
             let bound = format!("at most {} bytes", policy.limits.request_bytes_max);
             let refusal = Refusal::new(Reason::RequestTooLarge).because(bound);
-            return Ok(refuse(policy, is_grpc, &refusal));
+            return Ok(refuse(policy, covered.echo.take(), is_grpc, &refusal));
         }
         Gathered::Broken(..) => {
             let refusal = Refusal::new(Reason::RequestUnreadable);
-            return Ok(refuse(policy, is_grpc, &refusal));
+            return Ok(refuse(policy, covered.echo.take(), is_grpc, &refusal));
         }
     }
     let request = request::body(&handling.parts, &covered, &handling.whole.data, &settings);
@@ -186,7 +191,7 @@ where
         request::Body::Call(call, asker) => (call, asker),
         request::Body::Refuse(refusal) => {
             let refusal = counted(refusal, &handling.parts, &settings);
-            return Ok(refuse(policy, is_grpc, &refusal));
+            return Ok(refuse(policy, covered.echo.take(), is_grpc, &refusal));
         }
         request::Body::Pass => {
             let (mut inner, request) = handling.into_request();
@@ -202,7 +207,7 @@ where
             Ok(admitted) => taking = admitted,
             Err(refusal) => {
                 settings.engine.refused(&call, &refusal);
-                return Ok(refuse(policy, is_grpc, &refusal));
+                return Ok(refuse(policy, covered.echo.take(), is_grpc, &refusal));
             }
         }
     }

@@ -8,6 +8,19 @@ fn a_profile_in_code_is_found_by_line() {
 }
 
 #[test]
+fn a_contract_built_in_code_is_found_by_line() {
+    let text =
+        "let http = HttpRules {\n};\nlet row = RefusalRow { reason };\npub struct HttpRules {";
+
+    assert_eq!(profile_lines(text), [1, 3]);
+}
+
+#[test]
+fn a_contract_that_is_read_names_no_profile() {
+    assert_eq!(profile_lines("Profile::from_toml(&text)"), [0; 0]);
+}
+
+#[test]
 fn comments_and_other_words_are_not_branches() {
     let text = "//! `Profile::Stripe`\n    /// Profile::Ietf\n    // Profile::Broker\nUserProfile::new();\nuse crate::Profile;";
 

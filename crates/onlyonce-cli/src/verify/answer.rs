@@ -99,7 +99,7 @@ impl Answer {
     pub(crate) fn is_flagged(&self, policy: &Policy) -> Option<bool> {
         let by_header = policy.http.replay_marks.iter().find_map(|mark| match mark {
             Mark::Flag(name) => Some(self.header(name) == Some("true")),
-            Mark::Key(_) | Mark::Expires(_) | Mark::OriginalTime(_) => None,
+            Mark::Text(..) | Mark::Key(_) | Mark::Expires(_) | Mark::OriginalTime(_) => None,
         });
         by_header.or_else(|| {
             let marks = policy.http.body_marks.as_ref()?;

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, TRANSFER_ENCODING};
 use http::{HeaderName, HeaderValue, Method};
 use onlyonce_core::fingerprint::BodyRule;
-use onlyonce_core::policy::{Policy, ScopeName};
+use onlyonce_core::policy::{Policy, ScopePart};
 use onlyonce_core::{OsEntropy, Profile};
 use thiserror::Error;
 
@@ -157,10 +157,16 @@ fn check_name(name: &HeaderName, key_header: &HeaderName) -> Result<(), PlanErro
 /// Members that address a record: another value would be another record, not another payload.
 fn kept_members(policy: &Policy) -> Vec<String> {
     let in_scope = policy.http.scope.iter().filter_map(|part| match part {
-        ScopeName::Body(member) => Some(member.clone()),
-        ScopeName::Route | ScopeName::Caller => None,
+        ScopePart::Body(member) => Some(member.clone()),
+        ScopePart::Route
+        | ScopePart::Caller
+        | ScopePart::Path(_)
+        | ScopePart::PathAfter(_)
+        | ScopePart::Header { .. }
+        | ScopePart::Cookie(_)
+        | ScopePart::Jwt(_) => None,
     });
-    in_scope.chain(policy.http.key_field.clone()).collect()
+    in_scope.chain(policy.http.key_member.clone()).collect()
 }
 
 /// A small order; where keys are derived, with a session of its own and data to derive from.

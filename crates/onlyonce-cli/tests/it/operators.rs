@@ -452,6 +452,48 @@ async fn every_profile_is_told_to_people_and_to_programs() {
 }
 
 #[tokio::test]
+async fn a_profile_is_said_to_do_what_it_does() {
+    let (_, list, _) = run(&["profiles", "--json"]).await;
+
+    let list = json(&list);
+    let told = |name: &str, what: &str| {
+        let mut all = list.as_array().unwrap().iter();
+        let profile = all.find(|it| it["name"] == name).unwrap();
+        profile[what].as_str().unwrap().to_owned()
+    };
+    assert_eq!(told("broker", "other_payload"), "replayed");
+    assert_eq!(told("broker", "missing_key"), "derived");
+    assert_eq!(told("broker", "stored"), "200 to 299");
+    assert_eq!(told("guardian", "other_payload"), "replayed");
+    assert_eq!(told("guardian", "duplicate"), "409 at once");
+    assert_eq!(told("formbridge", "other_payload"), "409");
+    assert_eq!(told("formbridge", "scope"), "path-after:intakes caller");
+}
+
+#[tokio::test]
+async fn a_profile_is_printed_whole_and_what_is_printed_is_the_profile() {
+    let place = TempDir::new().unwrap();
+    let file = place.path().join("mine.toml");
+    for profile in onlyonce_core::profile::all() {
+        let (code, shown, err) = run(&["profiles", "show", profile.name()]).await;
+
+        assert_eq!(code, 0, "{err}");
+        let read = onlyonce_core::Profile::from_toml(&shown).unwrap();
+        assert_eq!(read, profile.policy(), "{shown}");
+    }
+    std::fs::write(&file, "base = \"stripe\"\nttl = \"7d\"\n").unwrap();
+    let (_, own, _) = run(&["profiles", "show", file.to_str().unwrap()]).await;
+    assert!(own.contains("ttl = \"7d\""), "{own}");
+    std::fs::write(&file, "\nttl = \"0s\"\n").unwrap();
+    let (code, _, err) = run(&["profiles", "show", file.to_str().unwrap()]).await;
+    assert_eq!(code, 2);
+    assert!(err.contains("mine.toml: line 2: "), "{err}");
+    let (code, _, err) = run(&["profiles", "show", "strype"]).await;
+    assert_eq!(code, 2);
+    assert!(err.contains("there are: standard"), "{err}");
+}
+
+#[tokio::test]
 async fn shells_and_man_know_every_subcommand() {
     let place = TempDir::new().unwrap();
     let folder = place.path().join("man1");

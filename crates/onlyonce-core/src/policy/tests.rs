@@ -270,7 +270,13 @@ fn only_a_duplicate_that_waits_has_patience() {
 
 #[test]
 fn a_table_answers_every_reason_and_one_status_can_be_changed() {
-    let mut table = RefusalTable::new(|reason| (400, reason.name(), false));
+    let mut table = RefusalTable::of(Vec::from(Reason::ALL.map(|reason| RefusalRow {
+        reason,
+        status: 400,
+        code: reason.name().to_owned(),
+        retryable: false,
+        retry_after: None,
+    })));
     table.set_status(Reason::Mismatch, 422);
 
     for reason in Reason::ALL {

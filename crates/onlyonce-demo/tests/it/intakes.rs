@@ -94,7 +94,7 @@ async fn each_step_replays_by_its_own_key() {
     let bed = Bed::new().await;
     let create = || {
         bed.post("/api/intakes/access-request/submissions")
-            .key("same")
+            .key("create-1")
             .json(json!({"fields": {"system": "vpn"}}))
     };
 
@@ -102,7 +102,7 @@ async fn each_step_replays_by_its_own_key() {
     assert_eq!(create().send().await.text_at("submissionId"), id);
     let set = || {
         bed.patch(&format!("/api/submissions/{id}/fields"))
-            .key("same")
+            .key("set-1")
             .json(json!({"fields": {"reason": "travel"}}))
     };
     let (first, again) = (set().send().await, set().send().await);
@@ -115,7 +115,7 @@ async fn each_step_replays_by_its_own_key() {
     );
     let submit = || {
         bed.post(&format!("/api/submissions/{id}/submit"))
-            .key("same")
+            .key("submit-1")
     };
     let (first, again) = (submit().send().await, submit().send().await);
     assert_eq!(

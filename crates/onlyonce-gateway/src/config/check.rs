@@ -2,9 +2,10 @@
 //! files that are not there.
 
 use http::HeaderName;
+use onlyonce_core::Profile;
 
 use super::error::{ConfigError, Problem};
-use super::{Config, Jwt, Match, Part, Route};
+use super::{Config, Jwt, Match, Route, Rules, ScopePart};
 
 mod paths;
 
@@ -49,11 +50,7 @@ pub(super) fn fit(config: &Config) -> Vec<Finding> {
     findings.extend(store(config));
     findings.extend(tokens(config));
     findings.extend(address_header(config));
-    findings.extend(scope(config, "scope", config.scope.as_deref(), None));
-    for (number, route) in config.route.iter().enumerate() {
-        let at = format!("route.{number}.scope");
-        findings.extend(scope(config, &at, route.scope.as_deref(), Some(route)));
-    }
+    findings.extend(contracts(config));
     findings.extend(unreachable(config));
     findings
 }
@@ -201,11 +198,11 @@ pub(super) fn files(config: &Config) -> Vec<Finding> {
 pub fn warnings(config: &Config) -> Vec<String> {
     let mut vague: Vec<String> = Vec::new();
     for route in config.route.iter().filter(|route| !route.pass) {
-        if !tells_callers_apart(route.scope.as_deref().or(config.scope.as_deref())) {
+        if !tells_callers_apart(&scope_of(config, Some(route))) {
             vague.push(format!("route {}", route.matches));
         }
     }
-    if config.upstream.is_some() && !tells_callers_apart(config.scope.as_deref()) {
+    if config.upstream.is_some() && !tells_callers_apart(&scope_of(config, None)) {
         vague.push("requests that no route matches".to_owned());
     }
     if vague.is_empty() {
@@ -220,14 +217,24 @@ pub fn warnings(config: &Config) -> Vec<String> {
     )]
 }
 
+/// The scope of a route, or of what no route matches; none where its contract does not hold.
+fn scope_of(config: &Config, route: Option<&Route>) -> Vec<ScopePart> {
+    let policy = config.policy(route);
+    policy.map(|policy| policy.http.scope).unwrap_or_default()
+}
+
 /// Whether a scope knows callers by more than what they say of themselves.
-fn tells_callers_apart(scope: Option<&[Part]>) -> bool {
-    let known = |part: &Part| match part {
-        Part::Jwt(_) | Part::Cookie(_) => true,
-        Part::Header { trusted, .. } => *trusted,
-        Part::Route | Part::Caller | Part::Path(_) | Part::Body(_) => false,
+fn tells_callers_apart(scope: &[ScopePart]) -> bool {
+    let known = |part: &ScopePart| match part {
+        ScopePart::Jwt(_) | ScopePart::Cookie(_) => true,
+        ScopePart::Header { trusted, .. } => *trusted,
+        ScopePart::Route
+        | ScopePart::Caller
+        | ScopePart::Path(_)
+        | ScopePart::PathAfter(_)
+        | ScopePart::Body(_) => false,
     };
-    scope.unwrap_or_default().iter().any(known)
+    scope.iter().any(known)
 }
 
 impl Jwt {
@@ -266,33 +273,77 @@ fn shown(address: &str) -> String {
     }
 }
 
-fn scope(config: &Config, at: &str, parts: Option<&[Part]>, route: Option<&Route>) -> Vec<Finding> {
+/// Contracts that do not hold, or that ask for what the settings do not give.
+fn contracts(config: &Config) -> Vec<Finding> {
+    let mut findings: Vec<Option<Finding>> = base_and_about(config);
+    let own = |route: &&Route| {
+        !route.pass
+            && (route.scope.is_some() || route.profile.is_some() || route.rules != Rules::default())
+    };
+    let routes = config.route.iter().filter(own).map(Some);
+    for route in std::iter::once(None).chain(routes) {
+        match config.policy(route) {
+            Ok(policy) => findings.extend(scope(config, &policy.http.scope, route)),
+            Err((at, why)) => {
+                findings.push(Finding::new(at, &["profiles", "profile"], why));
+            }
+        }
+    }
+    for name in config.profiles.keys() {
+        let shadows = name.parse::<Profile>().is_ok();
+        let why = format!("profiles.{name}: there is a preset of this name: choose another one");
+        if shadows {
+            findings.push(Finding::new(format!("profiles.{name}"), &[], why));
+        }
+    }
+    findings.into_iter().flatten().collect()
+}
+
+/// `base` and `about` are for profiles.
+fn base_and_about(config: &Config) -> Vec<Option<Finding>> {
+    let routes = config.route.iter().enumerate();
+    let routes = routes.map(|(number, route)| (format!("route.{number}.rules"), &route.rules));
+    let all = std::iter::once(("rules".to_owned(), &config.rules)).chain(routes);
+    all.filter(|(_, rules)| rules.base.is_some() || rules.about.is_some())
+        .map(|(at, _)| {
+            let why = "rules: `base` and `about` are for a profile: choose the base with `profile`, \
+                       or move these rules to [profiles.NAME]";
+            Finding::new(at, &[], why)
+        })
+        .collect()
+}
+
+fn scope(config: &Config, parts: &[ScopePart], route: Option<&Route>) -> Vec<Option<Finding>> {
+    let number = |route: &Route| config.route.iter().position(|it| std::ptr::eq(it, route));
+    let number = route.and_then(number);
+    let at = number.map_or_else(|| "scope".to_owned(), |it| format!("route.{it}.scope"));
     let of = route.map(|it| format!("route {}: ", it.matches));
     let of = of.unwrap_or_default();
     let mut findings = Vec::new();
-    for part in parts.unwrap_or_default() {
+    for part in parts {
         match part {
-            Part::Jwt(claim) if config.jwt.is_none() => findings.extend(Finding::new(
-                at,
+            ScopePart::Jwt(claim) if config.jwt.is_none() => findings.push(Finding::new(
+                &*at,
                 &["jwt"],
                 format!(
                     "{of}scope part `jwt:{claim}` needs to know how tokens are verified: add [jwt]"
                 ),
             )),
-            Part::Path(name) if !route.is_some_and(|it| has_parameter(&it.matches, name)) => {
-                findings.extend(Finding::new(
-                    at,
+            ScopePart::Path(name) if !route.is_some_and(|it| has_parameter(&it.matches, name)) => {
+                findings.push(Finding::new(
+                    &*at,
                     &[],
                     format!("{of}scope part `path:{name}` needs {{{name}}} in the route's match"),
                 ));
             }
-            Part::Path(_)
-            | Part::Jwt(_)
-            | Part::Route
-            | Part::Caller
-            | Part::Header { .. }
-            | Part::Cookie(_)
-            | Part::Body(_) => {}
+            ScopePart::Path(_)
+            | ScopePart::PathAfter(_)
+            | ScopePart::Jwt(_)
+            | ScopePart::Route
+            | ScopePart::Caller
+            | ScopePart::Header { .. }
+            | ScopePart::Cookie(_)
+            | ScopePart::Body(_) => {}
         }
     }
     findings

@@ -21,25 +21,95 @@ machine trusts: its own roots, or those in `SSL_CERT_FILE`. Traces are sent over
 `OTEL_EXPORTER_OTLP_HEADERS` and the others of OpenTelemetry are followed too.
 
 This page is written from the schema by `onlyonce config docs`.
+
+## Contracts
+
+What a key promises is a contract: a profile, and `[rules]` that differ from it, for all requests or
+for a route. `onlyonce profiles` lists the profiles, `onlyonce profiles show NAME` prints one whole,
+with every value. A contract of your own has a base and says how it differs:
+
+```toml
+upstream = \"http://127.0.0.1:3000\"
+profile = \"shop\"
+
+[profiles.shop]
+base = \"stripe\"
+about = \"what our checkout promises\"
+ttl = \"7d\"
+scope = [\"trusted-header:x-account\"]
+
+[profiles.shop.refusals]
+mismatch = { status = 409 }
+```
+
+The settings of a general middleware, each with the name it has in many of them:
+
+```toml
+";
+const TAIL: &str = "\
+```
+";
+
+/// A worked example: the settings of a middleware's own configuration, under our names.
+pub(super) const EXAMPLE: &str = "\
+upstream = \"http://127.0.0.1:3000\"
+profile = \"middleware\"
+store = \"redis://127.0.0.1:6379\"             # adapter: memory:, file:, redis:, postgres:, mysql:, sqlite:
+
+[rules]
+methods = [\"POST\", \"PUT\", \"PATCH\", \"DELETE\"] # enabled_methods; add \"GET\" to cover it too
+key = \"required\"                              # a missing key is a 400
+key_header = \"idempotency-key\"
+ttl = \"24h\"                                   # default_ttl_s: 86400
+ttl_header = { name = \"idempotency-ttl\", unit = \"seconds\", min = \"1m\", max = \"7d\" }
+wait = \"0s\"                                   # wait_policy: \"no-wait\"; \"30s\" waits
+execution_max = \"30s\"                         # execution_timeout_s: 30
+request_bytes_max = 1048576                    # max_body_bytes
+response_bytes_max = 1048576
+drop_headers = [\"set-cookie\"]                 # besides Date, Server, Connection, …
+replay_marks = [\"idempotent-replay: true\", \"idempotency-key: {key}\"]
+
+[rules.fingerprint]                            # what makes two requests the same
+headers = [\"x-tenant\"]                        # canonical_headers
+body = \"canonical\"                            # body_digest
+
+[rules.stored]                                 # every answer, failures too
+from = 100
+below = 1000
+except = []
+
+[rules.refusals]
+in-progress = { status = 202 }                 # or 409, or 425
+mismatch = { status = 409 }
+bad-key = { status = 422 }
 ";
 
 /// All settings, as a Markdown page.
 pub fn markdown() -> String {
     let schema = schemars::schema_for!(Config).to_value();
-    let mut page = HEAD.to_owned();
+    let mut page = [HEAD, EXAMPLE, TAIL].concat();
     table(&mut page, "Settings", &schema, true);
     let tables = schema.get("$defs").and_then(Value::as_object);
     for (name, definition) in tables.into_iter().flatten() {
-        let title = if name == "Route" {
-            "`[[route]]`".to_owned()
-        } else {
-            format!("`[{}]`", name.to_ascii_lowercase())
-        };
+        let title = title(name);
         if definition.get("properties").is_some() {
             table(&mut page, &title, definition, false);
         }
     }
     page
+}
+
+/// How a table of settings is written in a file.
+fn title(name: &str) -> String {
+    match name {
+        "Route" => "`[[route]]`".to_owned(),
+        "Fingerprint" | "Stored" => format!("`[rules.{}]`", name.to_ascii_lowercase()),
+        "Refused" => "A row of `[rules.refusals]`".to_owned(),
+        "TtlHeader" => "`ttl_header`".to_owned(),
+        "Derive" => "`derive`".to_owned(),
+        "BodyMembers" => "`body_marks`".to_owned(),
+        _ => format!("`[{}]`", name.to_ascii_lowercase()),
+    }
 }
 
 fn table(page: &mut String, title: &str, schema: &Value, top: bool) {
@@ -88,7 +158,14 @@ fn value(property: &Value) -> String {
         return named(reference);
     }
     if let Some(options) = map.get("anyOf").and_then(Value::as_array) {
-        return options.first().map(value).unwrap_or_default();
+        let options = options.iter().filter(|it| it["type"] != "null");
+        return options.map(value).collect::<Vec<_>>().join(" or ");
+    }
+    if let Some(word) = text(map, "const") {
+        return format!("`{word}`");
+    }
+    if let Some(row) = map.get("additionalProperties").filter(|it| it.is_object()) {
+        return format!("table of {}", value(row));
     }
     if let Some(items) = map.get("items") {
         return format!("list of {}", value(items));
@@ -123,7 +200,14 @@ fn named(reference: &str) -> String {
     let schema = schemars::schema_for!(Config).to_value();
     let definition = &schema["$defs"][name];
     if definition.get("properties").is_some() {
-        return format!("table `[{}]`", name.to_ascii_lowercase());
+        return match name {
+            "Refused" => "rows".to_owned(),
+            "TtlHeader" | "Derive" | "BodyMembers" => "table".to_owned(),
+            _ => format!(
+                "table {}",
+                title(name).replace("[[", "[").replace("]]", "]")
+            ),
+        };
     }
     value(definition)
 }

@@ -2,6 +2,9 @@
 
 use std::io::Write as _;
 
+use onlyonce_core::Reason;
+use onlyonce_core::policy::{Duplicate, KeyNeed};
+
 use super::*;
 
 fn file(text: &str) -> tempfile::NamedTempFile {
@@ -87,6 +90,184 @@ fn every_wrong_value_is_told_with_what_would_be_right() {
         let told = told(text);
         assert!(told.contains(right), "{text}: {told}");
     }
+}
+
+#[test]
+fn contracts_that_do_not_hold_are_told_by_the_line_that_is_wrong() {
+    for (text, line, right) in [
+        ("profile = \"strype\"", 2, "did you mean `stripe`?"),
+        (
+            "profile = \"shop\"",
+            2,
+            "[profiles.shop], or a file, as in profile = \"./shop.toml\"",
+        ),
+        (
+            "profile = \"./missing.toml\"",
+            2,
+            "./missing.toml: cannot be read",
+        ),
+        ("[rules]\nmethods = [\"post\"]", 3, "write it like POST"),
+        (
+            "[rules]\nkey = [\"GET\"]",
+            3,
+            "GET is not among the covered `methods`",
+        ),
+        ("[rules]\nkey_charset = \"ascii\"", 3, "`ascii`"),
+        (
+            "[rules.refusals]\nno-key = { status = 400 }",
+            3,
+            "missing-key",
+        ),
+        (
+            "[rules.refusals]\nmismatch = { status = 302 }",
+            3,
+            "from 400 to 599",
+        ),
+        ("[rules.stored]\nbelow = 100", 3, "too small"),
+        (
+            "[rules.fingerprint]\nheaders = [\"a b\"]",
+            3,
+            "is not a header name",
+        ),
+        ("[rules]\nbase = \"stripe\"", 2, "are for a profile"),
+        (
+            "[profiles.stripe]\nttl = \"1h\"",
+            2,
+            "there is a preset of this name",
+        ),
+        ("[profiles.a]\nwait = \"soon\"", 3, "not a length of time"),
+        (
+            "profile = \"a\"\n[profiles.a]\nbase = \"b\"\n[profiles.b]\nbase = \"a\"",
+            2,
+            "is its own base",
+        ),
+        (
+            "[[route]]\nmatch = \"POST /a\"\nrules.key = [\"GET\"]",
+            4,
+            "GET is not among",
+        ),
+        (
+            "[[route]]\nmatch = \"POST /a\"\nprofile = \"strype\"",
+            4,
+            "did you mean `stripe`?",
+        ),
+    ] {
+        let told = told(&format!("upstream = \"http://a\"\n{text}\n"));
+
+        assert!(
+            told.starts_with(&format!("FILE:{line}: ")),
+            "{text}: {told}"
+        );
+        assert!(told.contains(right), "{text}: {told}");
+    }
+}
+
+#[test]
+fn a_contract_is_its_profile_then_the_general_rules_then_the_route_s() {
+    let config = read(
+        "FILE",
+        "upstream = \"http://a\"\nprofile = \"shop\"\nttl = \"2h\"\n\
+         [profiles.shop]\nbase = \"shops\"\nwait = \"1s\"\nexecution_max = \"1s\"\n\
+         [profiles.shops]\nbase = \"stripe\"\nwait = \"9s\"\nlease = \"9s\"\n\
+         [rules]\nexecution_max = \"2s\"\n\
+         [[route]]\nmatch = \"POST /a\"\nrules.execution_max = \"3s\"\nttl = \"3h\"\n\
+         [[route]]\nmatch = \"POST /b\"\nprofile = \"ietf\"\nrules.methods = [\"GET\"]\n",
+    )
+    .unwrap();
+    let seconds = |route: Option<usize>| {
+        let policy = config.policy(route.map(|it| &config.route[it])).unwrap();
+        let spans = [
+            policy.duplicate.patience(),
+            policy.lease_for,
+            policy.execution_max,
+        ];
+        (
+            spans.map(|it| it.as_secs()),
+            policy.keep_for.as_secs() / 3600,
+        )
+    };
+
+    assert_eq!(seconds(None), ([1, 9, 2], 2));
+    assert_eq!(seconds(Some(0)), ([1, 9, 3], 3));
+    assert_eq!(seconds(Some(1)), ([0, 30, 2], 2));
+    let policy = config.policy(Some(&config.route[1])).unwrap();
+    assert!(policy.http.methods.need(&http::Method::GET).is_some());
+    assert!(policy.http.methods.need(&http::Method::POST).is_none());
+}
+
+#[test]
+fn the_worked_example_of_the_page_is_what_d4_asks_for() {
+    let config = read("FILE", docs::EXAMPLE).unwrap();
+
+    let policy = config.policy(None).unwrap();
+
+    let need = |method| policy.http.methods.need(&method);
+    for method in [
+        http::Method::POST,
+        http::Method::PUT,
+        http::Method::PATCH,
+        http::Method::DELETE,
+    ] {
+        assert_eq!(need(method), Some(KeyNeed::Required));
+    }
+    assert_eq!(need(http::Method::GET), None);
+    assert_eq!(policy.keep_for.as_secs(), 86_400);
+    assert_eq!(policy.duplicate, Duplicate::Refuse);
+    assert_eq!(policy.execution_max.as_secs(), 30);
+    assert_eq!(policy.limits.request_bytes_max, 1_048_576);
+    let status = |reason| policy.http.refusals.row(reason).status;
+    assert_eq!(status(Reason::InProgress), 202);
+    assert_eq!(
+        (status(Reason::Mismatch), status(Reason::BadKey)),
+        (409, 422)
+    );
+    assert!(
+        [200, 302, 404, 429, 500, 503]
+            .iter()
+            .all(|it| policy.stored.stores(*it))
+    );
+    assert_eq!(policy.fingerprint.headers, ["x-tenant"]);
+    assert_eq!(
+        policy.ttl.unwrap().parse(b"9999999").unwrap().as_secs(),
+        7 * 86_400
+    );
+    assert!(markdown().contains(docs::EXAMPLE));
+}
+
+/// The first block of the page, too.
+#[test]
+fn every_block_of_the_page_is_a_file_that_can_be_used() {
+    let page = markdown();
+    let blocks: Vec<&str> = page.split("```toml\n").skip(1).collect();
+
+    for block in &blocks {
+        read("FILE", block.split("```").next().unwrap()).unwrap();
+    }
+    assert_eq!(blocks.len(), 2);
+}
+
+#[test]
+fn a_profile_may_be_a_file() {
+    let own = file("base = \"stripe\"\nttl = \"7d\"\n");
+    let path = own.path().with_extension("toml");
+    std::fs::copy(own.path(), &path).unwrap();
+    let text = format!(
+        "upstream = \"http://a\"\nprofile = \"{}\"\n",
+        path.display()
+    );
+    let config = read("FILE", &text).unwrap();
+
+    let policy = config.policy(None).unwrap();
+    std::fs::write(&path, "\nttl = \"soon\"\n").unwrap();
+    let wrong = told(&text);
+    std::fs::remove_file(&path).unwrap();
+
+    assert_eq!(policy.keep_for.as_secs(), 7 * 24 * 60 * 60);
+    assert!(wrong.starts_with("FILE:2: "), "{wrong}");
+    assert!(
+        wrong.contains("line 2: `soon` is not a length of time"),
+        "{wrong}"
+    );
 }
 
 #[test]

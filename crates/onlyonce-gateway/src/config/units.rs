@@ -6,47 +6,20 @@ use std::net::Ipv6Addr;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use http::Method;
 use http::uri::{Authority, PathAndQuery};
-use http::{HeaderName, Method};
-use onlyonce_core::{Profile, profile};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 
-use onlyonce_stores::nearest;
-
 use crate::target::TARGET_BYTES_MAX;
 
-/// A profile by its name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ProfileName(pub Profile);
+/// A profile by its name or its file. Whether there is one is known only with all settings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProfileName(String);
 
 /// A host by its name or address, without a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostName(String);
-
-/// One part of a scope.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// The path.
-    Route,
-    /// Who asks.
-    Caller,
-    /// A parameter of the path.
-    Path(String),
-    /// A header; it only adds to the caller unless it is trusted.
-    Header {
-        /// Its name.
-        name: HeaderName,
-        /// Whether something in front of the gateway sets it.
-        trusted: bool,
-    },
-    /// A cookie.
-    Cookie(String),
-    /// A member of a JSON body.
-    Body(String),
-    /// A claim of a verified token.
-    Jwt(String),
-}
 
 /// Which requests a route is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -125,58 +98,26 @@ impl FromStr for HostName {
     }
 }
 
+impl ProfileName {
+    /// The name, or the path of the file.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether this is the path of a file.
+    pub(super) fn is_path(name: &str) -> bool {
+        name.contains('/') || name.ends_with(".toml")
+    }
+}
+
 impl FromStr for ProfileName {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let mut all = profile::all().into_iter();
-        let found = all.find(|profile| profile.name() == text);
-        found.map(Self).ok_or_else(|| {
-            let names = profile::all().map(|profile| profile.name());
-            let hint = match nearest(text, &names) {
-                Some(near) => format!("did you mean `{near}`?"),
-                None => format!("there are {}", names.join(", ")),
-            };
-            format!("there is no profile `{text}`; {hint}")
-        })
-    }
-}
-
-const PARTS: [&str; 8] = [
-    "route",
-    "caller",
-    "path:NAME",
-    "header:NAME",
-    "trusted-header:NAME",
-    "cookie:NAME",
-    "body:MEMBER",
-    "jwt:CLAIM",
-];
-
-impl FromStr for Part {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (kind, name) = text.split_once(':').unwrap_or((text, ""));
-        let header = |trusted| {
-            let name = HeaderName::from_bytes(name.as_bytes())
-                .map_err(|_| format!("`{name}` is not a header name"))?;
-            Ok(Self::Header { name, trusted })
-        };
-        match (kind, name.is_empty()) {
-            ("route", true) => Ok(Self::Route),
-            ("caller", true) => Ok(Self::Caller),
-            ("path", false) => Ok(Self::Path(name.to_owned())),
-            ("header", false) => header(false),
-            ("trusted-header", false) => header(true),
-            ("cookie", false) => Ok(Self::Cookie(name.to_owned())),
-            ("body", false) => Ok(Self::Body(name.to_owned())),
-            ("jwt", false) => Ok(Self::Jwt(name.to_owned())),
-            _ => Err(format!(
-                "`{text}` is not a part of a scope; there are {}",
-                PARTS.join(", ")
-            )),
+        if text.trim().is_empty() {
+            return Err("the name of a profile is empty: write one like standard".to_owned());
         }
+        Ok(Self(text.to_owned()))
     }
 }
 
@@ -262,7 +203,6 @@ macro_rules! written_as_text {
 written_as_text! {
     HostName: "host"
     ProfileName: "profile"
-    Part: "scope part"
     Match: "match"
     Operation: "name"
     Ask: "request"

@@ -1,4 +1,4 @@
-//! The caller by a verified token: issuer and a claim of its choice, so that a refreshed token of
+//! The caller by a verified token: its issuer and the claim that the scope names, so that a refreshed token of
 //! the same user reaches the same record. A token that does not verify is refused: taken for a
 //! stranger, a caller whose token expires between two tries would run its operation twice.
 
@@ -19,14 +19,13 @@ use thiserror::Error;
 use super::read::unscoped;
 use super::{Scoped, caller};
 
-/// Verifies bearer tokens and takes the caller from one of their claims.
+/// Verifies bearer tokens, for the scope part [`Jwt`](super::ScopePart::Jwt).
 ///
 /// ```
 /// use onlyonce_tower::scope::JwtVerifier;
 ///
 /// let verifier = JwtVerifier::hs256(b"a secret of at least 32 bytes.....")
-///     .issuer("https://login.example.org")
-///     .claim("sub");
+///     .issuer("https://login.example.org");
 /// # let _ = verifier;
 /// ```
 #[derive(Clone)]
@@ -34,7 +33,6 @@ pub struct JwtVerifier {
     keys: Arc<[VerifyingKey]>,
     issuer: Option<Arc<str>>,
     audience: Option<Arc<str>>,
-    claim: Arc<str>,
 }
 
 /// A key, and the one algorithm it is for: what a token says of itself never chooses.
@@ -111,7 +109,6 @@ impl JwtVerifier {
             keys: keys.into(),
             issuer: None,
             audience: None,
-            claim: "sub".into(),
         }
     }
 
@@ -129,17 +126,11 @@ impl JwtVerifier {
         self
     }
 
-    /// Takes the caller from this claim instead of `sub`.
-    #[must_use]
-    pub fn claim(mut self, claim: &str) -> Self {
-        self.claim = claim.into();
-        self
-    }
-
     /// No credential is anonymous, and one that is no token is only ever itself. A token has to
     /// verify.
     pub(super) fn read<'a>(
         &self,
+        claim: &str,
         parts: &'a request::Parts,
         read: &mut Scoped<'a>,
     ) -> Result<(), Refusal> {
@@ -153,8 +144,8 @@ impl JwtVerifier {
         };
         let claims = self.verify(token).map_err(unverified)?;
         let text = |name: &str| claims.get(name).and_then(Value::as_str);
-        let Some(claim) = text(&self.claim).filter(|claim| !claim.is_empty()) else {
-            let why = format!("the token has no text in its claim {}", self.claim);
+        let Some(claim) = text(claim).filter(|claim| !claim.is_empty()) else {
+            let why = format!("the token has no text in its claim {claim}");
             return Err(unscoped(why));
         };
         let issuer = text("iss");
@@ -284,6 +275,6 @@ fn algorithm(jwk: &Jwk) -> Option<Algorithm> {
 
 impl fmt::Debug for JwtVerifier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "JwtVerifier({})", self.claim)
+        f.write_str("JwtVerifier")
     }
 }

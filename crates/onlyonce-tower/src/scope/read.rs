@@ -91,6 +91,12 @@ pub(super) fn cookie<'a>(
     Ok(found)
 }
 
+/// The segment of `path` that follows the first one called `segment`; none if that is empty.
+pub(super) fn segment_after<'a>(path: &'a str, segment: &str) -> Option<&'a str> {
+    let mut segments = path.split('/').skip_while(|it| *it != segment);
+    segments.nth(1).filter(|it| !it.is_empty())
+}
+
 /// The member of the JSON body called `name`, as it was written: `"1"` and `1` are two sessions. No
 /// body has no members.
 pub(super) fn member<'a>(body: &'a [u8], name: &str) -> Result<Option<&'a str>, Refusal> {

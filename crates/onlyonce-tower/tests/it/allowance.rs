@@ -145,7 +145,7 @@ async fn who_sends_too_many_bad_keys_is_paused() {
 #[tokio::test(start_paused = true)]
 async fn who_guesses_at_used_keys_is_paused_before_the_guess_is_right() {
     for profile in Profile::ALL {
-        if profile == Profile::Broker {
+        if matches!(profile, Profile::Broker | Profile::Guardian) {
             // The body is not part of what it compares: nothing can be guessed wrongly.
             continue;
         }
@@ -160,6 +160,41 @@ async fn who_guesses_at_used_keys_is_paused_before_the_guess_is_right() {
         assert_eq!(app.send(&wrong).await.status, 429, "{profile}");
         assert_eq!(app.send(&right).await.status, 429, "{profile}");
     }
+}
+
+/// D3's load test as it is written: every tenth request repeats an earlier key with a new payload.
+#[tokio::test(start_paused = true)]
+async fn ten_thousand_guardian_requests_with_a_tenth_of_retries_are_all_answered() {
+    const REQUESTS: u64 = 10_000;
+    let app = App::under(Profile::Guardian)
+        .allowance(Allowance::new(AllowanceRule::default()))
+        .open()
+        .await;
+    let mut seed = 0x5eed_u64;
+    let mut random = |below: u64| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (seed >> 33) % below
+    };
+    let mut recent = Vec::new();
+
+    for i in 0..REQUESTS {
+        let is_retry = random(10) == 0 && !recent.is_empty();
+        let key = if is_retry {
+            recent[usize::try_from(random(recent.len() as u64)).unwrap()]
+        } else {
+            i
+        };
+        let body = format!(r#"{{"email":"user{i}@example.com"}}"#);
+        let request = post("/api/v1/users").key(uuid(key)).principal("user-7");
+
+        let answer = app.send(&request.json(&body)).await;
+
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        recent.push(key);
+    }
+
+    let hits = REQUESTS - app.runs() as u64;
+    assert!((900..1100).contains(&hits), "{hits}");
 }
 
 #[tokio::test(start_paused = true)]

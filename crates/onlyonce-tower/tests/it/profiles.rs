@@ -39,10 +39,15 @@ struct Contract {
     /// The header that asks for another retention, and how many of its unit make a second.
     ttl: Option<(&'static str, u64)>,
     route_in_scope: bool,
+    /// Whether the segment after `intakes` addresses a record.
+    intake_in_scope: bool,
+    echoes_key_on_refusal: bool,
     missing_key: Refused,
     bad_key: Refused,
     bad_ttl: Refused,
     mismatch: OtherPayload,
+    /// Another method or path under a key of the same scope.
+    other_operation: Refused,
     waits: bool,
     in_progress: Refused,
     too_many_waiters: Refused,
@@ -130,14 +135,28 @@ impl Refused {
             retry_after: Some(5),
         }
     }
+
+    const fn after(seconds: u64, status: u16, code: &'static str) -> Self {
+        Self {
+            status,
+            code,
+            retryable: true,
+            retry_after: Some(seconds),
+        }
+    }
 }
 
 impl Contract {
-    /// Asserts that `answer` is this refusal, and carries no marks.
+    /// Asserts that `answer` is this refusal, and carries no marks but the key where the document
+    /// says so.
     fn assert_refused(&self, answer: &Answer, expected: Refused) {
         let profile = self.profile;
         self.assert_worded(answer, expected);
-        assert!(answer.marks().is_empty(), "{profile}: {:?}", answer.marks());
+        let mut marks = answer.marks();
+        if self.echoes_key_on_refusal {
+            marks.remove("idempotency-key");
+        }
+        assert!(marks.is_empty(), "{profile}: {marks:?}");
     }
 
     /// Asserts that `answer` says this in the profile's envelope, and says nothing else.

@@ -78,6 +78,8 @@ pub(crate) struct Builder {
     scope: Option<Vec<ScopePart>>,
     route: Option<&'static str>,
     operation: Option<&'static str>,
+    #[cfg(feature = "jwt")]
+    tokens: Option<onlyonce_tower::scope::JwtVerifier>,
     allowance: Option<Allowance>,
     store: Arc<dyn Store>,
     handler: Handler,
@@ -112,6 +114,8 @@ impl App {
             scope: None,
             route: None,
             operation: None,
+            #[cfg(feature = "jwt")]
+            tokens: None,
             allowance: None,
             store: Arc::new(MemoryStore::new()),
             handler: Arc::new(|run, _| Box::pin(async move { Ok(numbered(200, run)) })),
@@ -223,6 +227,13 @@ impl Builder {
         self
     }
 
+    /// Verifies tokens like this.
+    #[cfg(feature = "jwt")]
+    pub(crate) fn tokens(mut self, verifier: onlyonce_tower::scope::JwtVerifier) -> Self {
+        self.tokens = Some(verifier);
+        self
+    }
+
     /// Names what it does.
     pub(crate) fn operation(mut self, name: &'static str) -> Self {
         self.operation = Some(name);
@@ -297,6 +308,10 @@ impl Builder {
         }
         if let Some(pattern) = self.route {
             layer = layer.route(pattern).expect("a route pattern");
+        }
+        #[cfg(feature = "jwt")]
+        if let Some(verifier) = self.tokens {
+            layer = layer.tokens(verifier);
         }
         if let Some(name) = self.operation {
             layer = layer.operation(name);

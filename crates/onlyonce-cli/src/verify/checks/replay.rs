@@ -58,6 +58,7 @@ fn marked(answer: &Answer, marks: &[Mark], key: &str, what: &str) -> Result<(), 
     for mark in marks {
         let (name, expected) = match mark {
             Mark::Flag(name) => (name, "true"),
+            Mark::Text(name, text) => (name, text.to_str().unwrap_or_default()),
             Mark::Key(name) => (name, "the key as it was sent"),
             Mark::Expires(name) | Mark::OriginalTime(name) => (name, "an RFC 3339 time"),
         };
@@ -66,6 +67,7 @@ fn marked(answer: &Answer, marks: &[Mark], key: &str, what: &str) -> Result<(), 
         };
         let is_right = match mark {
             Mark::Flag(_) => value == "true",
+            Mark::Text(_, text) => value.as_bytes() == text.as_bytes(),
             Mark::Key(_) => value == key,
             Mark::Expires(_) | Mark::OriginalTime(_) => is_time(value),
         };

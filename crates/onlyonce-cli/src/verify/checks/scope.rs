@@ -2,7 +2,7 @@
 
 use http::Method;
 use onlyonce_core::Reason;
-use onlyonce_core::policy::ScopeName;
+use onlyonce_core::policy::ScopePart;
 
 use crate::verify::check::Ruling;
 use crate::verify::probe::Probe;
@@ -15,7 +15,7 @@ pub(crate) async fn two_callers_do_not_share_a_key(probe: &Probe<'_>) -> Ruling 
             "--other-header 'Authorization: …' would make a second caller",
         ));
     }
-    if !probe.policy().http.scope.contains(&ScopeName::Caller) {
+    if !probe.policy().http.scope.contains(&ScopePart::Caller) {
         return Ok(Judged::not_applicable("the profile keeps no callers apart"));
     }
     let other_ask = |label: &str| probe.ask(label).caller(others);

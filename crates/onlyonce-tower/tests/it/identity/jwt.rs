@@ -33,8 +33,13 @@ fn alice(lives: i64) -> Value {
 }
 
 async fn verified_by(profile: Profile, verifier: JwtVerifier) -> App {
+    by_claim("sub", profile, verifier).await
+}
+
+async fn by_claim(claim: &str, profile: Profile, verifier: JwtVerifier) -> App {
     App::under(profile)
-        .scope([ScopePart::Jwt(verifier)])
+        .scope([ScopePart::Jwt(claim.into())])
+        .tokens(verifier)
         .open()
         .await
 }
@@ -159,8 +164,7 @@ async fn a_credential_that_is_no_token_is_only_ever_itself() {
 
 #[tokio::test]
 async fn callers_are_told_apart_by_issuer_and_claim() {
-    let verifier = JwtVerifier::hs256(SECRET).claim("account");
-    let app = verified_by(Profile::Standard, verifier).await;
+    let app = by_claim("account", Profile::Standard, JwtVerifier::hs256(SECRET)).await;
     let exp = get_current_timestamp() + 600;
     let by = |issuer: &str, account: &str, subject: &str| {
         let claims = json!({"iss": issuer, "sub": subject, "account": account, "exp": exp});
@@ -299,14 +303,29 @@ async fn a_credential_that_differs_with_every_request_is_refused_here_too() {
 #[tokio::test]
 async fn nobody_is_warned_where_tokens_are_verified() {
     let engine = Engine::open(MemoryStore::new()).await.unwrap();
-    let verifier = JwtVerifier::hs256(SECRET);
-    let layer = IdempotencyLayer::new(engine);
+    let layer = IdempotencyLayer::new(engine).tokens(JwtVerifier::hs256(SECRET));
 
-    let verified = layer.clone().scope([ScopePart::Jwt(verifier.clone())]);
-    let with_route = layer.scope([ScopePart::Route, ScopePart::Jwt(verifier)]);
+    let verified = layer.clone().scope([ScopePart::Jwt("sub".into())]);
+    let with_route = layer.scope([ScopePart::Route, ScopePart::Jwt("sub".into())]);
 
     assert!(verified.warnings().is_empty());
     assert!(with_route.warnings().is_empty());
+}
+
+/// Not taken for anonymous: its record would be everybody's.
+#[tokio::test]
+async fn a_scope_that_asks_for_a_token_refuses_everybody_where_nothing_verifies_tokens() {
+    let app = App::under(Profile::Standard)
+        .scope([ScopePart::Jwt("sub".into())])
+        .open()
+        .await;
+
+    for request in [post(PATH).key("k"), post(PATH).key("k").bearer("opaque")] {
+        let answer = app.send(&request).await;
+
+        assert_eq!((answer.status, app.runs()), (400, 0));
+        assert!(answer.text().contains("nothing here verifies tokens"));
+    }
 }
 
 /// The public keys of the tests, as a set.

@@ -4,7 +4,7 @@ use http::HeaderName;
 use onlyonce_core::Profile;
 use onlyonce_tower::ScopePart;
 
-use super::CONTRACTS;
+use super::{CONTRACTS, Contract};
 use crate::support::{App, PATH, post, uuid};
 
 #[tokio::test]
@@ -35,8 +35,9 @@ async fn no_profile_lets_two_callers_share_a_record() {
 }
 
 #[tokio::test]
-async fn two_paths_are_two_records_where_the_route_is_in_scope() {
-    for contract in CONTRACTS.iter().filter(|contract| contract.route_in_scope) {
+async fn two_intakes_are_two_records_where_the_route_or_the_intake_is_in_scope() {
+    let apart = |contract: &&Contract| contract.route_in_scope || contract.intake_in_scope;
+    for contract in CONTRACTS.iter().filter(apart) {
         let app = App::under(contract.profile).open().await;
         let one = post("/api/intakes/1/submit").key(uuid(1));
         let two = post("/api/intakes/2/submit").key(uuid(1));
@@ -49,6 +50,26 @@ async fn two_paths_are_two_records_where_the_route_is_in_scope() {
         ];
 
         assert_eq!(answers, [1, 2, 1, 2], "{}", contract.profile);
+    }
+}
+
+/// `{intakeId}:{key}`: the operation is no part of the address.
+#[tokio::test]
+async fn one_key_for_two_operations_of_an_intake_conflicts() {
+    for contract in CONTRACTS.iter().filter(|it| it.intake_in_scope) {
+        let app = App::under(contract.profile).open().await;
+        let create = post("/api/intakes/vendors/submissions").key(uuid(1));
+        let submit = create.clone().to("/api/intakes/vendors/submit");
+        app.send(&create).await;
+
+        let answer = app.send(&submit).await;
+
+        contract.assert_refused(&answer, contract.other_operation);
+        assert_eq!(app.runs(), 1, "{}", contract.profile);
+        let other_caller = app.send(&submit.clone().bearer("alice")).await;
+        assert_eq!(other_caller.run(), 2, "{}", contract.profile);
+        let below_a_prefix = app.send(&create.to("/v2/api/intakes/staff")).await;
+        assert_eq!(below_a_prefix.run(), 3, "{}", contract.profile);
     }
 }
 

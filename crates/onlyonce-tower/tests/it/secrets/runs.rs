@@ -165,7 +165,7 @@ async fn mismatched() -> Told {
 
 async fn bad_key() -> Told {
     let app = app(Profile::Standard)
-        .but(|policy| policy.http.key_field = Some("key".into()))
+        .but(|policy| policy.http.key_member = Some("key".into()))
         .open()
         .await;
     let keys = [
@@ -233,7 +233,7 @@ async fn by_cookie_and_header() -> Told {
 
 async fn key_in_body() -> Told {
     let app = app(Profile::Standard)
-        .but(|policy| policy.http.key_field = Some("key".into()))
+        .but(|policy| policy.http.key_member = Some("key".into()))
         .open()
         .await;
     let request = post("/orders").json(&format!(r#"{{"key":"{FIELD_KEY}"}}"#));

@@ -3,7 +3,7 @@
 //! shows them.
 //!
 //! ```
-//! use onlyonce_gateway::config::{Count, HOUR, SECOND, Span};
+//! use onlyonce_core::bounds::{Count, HOUR, SECOND, Span};
 //!
 //! type Lease = Span<SECOND, HOUR>;
 //! assert!("30s".parse::<Lease>().is_ok());
@@ -12,12 +12,10 @@
 //! assert!(Count::<1, 1000>::new(0).is_err());
 //! ```
 
-use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Error, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
 
@@ -35,6 +33,9 @@ pub const KIBIBYTE: u64 = 1024;
 pub const MEBIBYTE: u64 = 1024 * KIBIBYTE;
 /// A gibibyte.
 pub const GIBIBYTE: u64 = 1024 * MEBIBYTE;
+
+#[cfg(feature = "schema")]
+mod schema;
 
 /// The units a length of time is shown in, largest first.
 const UNITS: [(u64, &str); 5] = [
@@ -212,41 +213,8 @@ impl<'de, const MIN: u64, const MAX: u64> Deserialize<'de> for Count<MIN, MAX> {
     }
 }
 
-impl<const MIN: u64, const MAX: u64> JsonSchema for Span<MIN, MAX> {
-    fn schema_name() -> Cow<'static, str> {
-        format!("Span_{MIN}_{MAX}").into()
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "type": "string",
-            "format": "duration",
-            "x-from": shown(MIN),
-            "x-to": shown(MAX),
-        })
-    }
-}
-
-impl<const MIN: u64, const MAX: u64> JsonSchema for Count<MIN, MAX> {
-    fn schema_name() -> Cow<'static, str> {
-        format!("Count_{MIN}_{MAX}").into()
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"type": "integer", "minimum": MIN, "maximum": MAX})
-    }
-}
-
 /// Milliseconds in the largest unit that divides them.
-fn shown(millis: u64) -> String {
+pub(crate) fn shown(millis: u64) -> String {
     let fits = |(unit, _): &(u64, &str)| millis != 0 && millis.is_multiple_of(*unit);
     match UNITS.into_iter().find(fits) {
         Some((unit, name)) => format!("{}{name}", millis / unit),
@@ -254,6 +222,6 @@ fn shown(millis: u64) -> String {
     }
 }
 
-fn millis(span: Duration) -> u64 {
+pub(crate) fn millis(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
