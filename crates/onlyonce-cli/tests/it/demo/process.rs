@@ -67,8 +67,16 @@ impl Process {
         let err = BufReader::new(child.stderr.take().unwrap());
         let out = BufReader::new(child.stdout.take().unwrap()).lines();
         let mut err = err.lines();
-        let first = timeout(RUN_MAX, err.next_line()).await.unwrap().unwrap();
-        let first = first.unwrap_or_default();
+        // What it logs before it serves is not what is looked for.
+        let mut said = String::new();
+        let first = loop {
+            let line = timeout(RUN_MAX, err.next_line()).await.unwrap().unwrap();
+            let line = line.unwrap_or_else(|| panic!("it did not start: {said}"));
+            if line.starts_with("onlyonce demo on ") {
+                break line;
+            }
+            said.push_str(&line);
+        };
         // Whatever else it says must not stop it from saying it.
         let log = Arc::<Mutex<String>>::default();
         let lines = Arc::clone(&log);
