@@ -18,7 +18,11 @@ const REST: &str = "| block | what | tests |
 ";
 
 fn problems(rows: &str) -> Vec<String> {
-    check(&format!("{REST}{rows}"), &outcomes())
+    problems_of(&[], rows)
+}
+
+fn problems_of(parts: &[Parts], rows: &str) -> Vec<String> {
+    check_for(parts, &format!("{REST}{rows}"), &outcomes())
         .iter()
         .map(Problem::to_string)
         .collect()
@@ -71,8 +75,74 @@ fn a_row_needs_a_block_that_is_there_and_tests_or_a_reason() {
         [
             "7: D4 1–5: `not run:` is not test names in backticks with spaces or <br> between",
             "8: D4 has blocks 1 to 5, not 6",
-            "9: `D9 1` is no block; ids are D0 5, D0 16–17, D0 §2.4 and the like",
+            "9: `D9 1` is nothing of the documents; ids are D0 5, D0 16–17, D0 §2.4, D0 table 1, D0 metric NAME, D0 log NAME and the like",
             "10: D4 §1 names no test; say `not run: ` and why"
         ]
     );
+}
+
+#[test]
+fn every_table_metric_and_named_scenario_needs_a_row() {
+    let parts = [
+        Parts {
+            document: "D4",
+            kind: "metric",
+            names: &["idem.requests_total", "idem.keys_active"],
+        },
+        Parts {
+            document: "D4",
+            kind: SCENARIO,
+            names: &["14.1", "14.2"],
+        },
+    ];
+    let rows = "| D4 1–5 | some | `demo::it::passes` |
+| D4 metric idem.keys_active | one | `demo::it::passes` |
+| D4 metric idem.keys_active | again | `demo::it::passes` |
+| D4 metric idem.keys | none | `demo::it::passes` |
+| D4 §14.1 | a scenario | `demo::it::passes` |
+";
+
+    assert_eq!(
+        problems_of(&parts, rows),
+        [
+            "9: D4 metric idem.keys_active is listed twice",
+            "10: `D4 metric idem.keys` is nothing of the documents; ids are D0 5, D0 16–17, D0 §2.4, D0 table 1, D0 metric NAME, D0 log NAME and the like",
+            "11: no row for D4 metric idem.requests_total",
+            "11: no row for D4 §14.2"
+        ]
+    );
+}
+
+/// The text of a document, where there is one.
+fn document(name: &str) -> Option<String> {
+    let number = name.strip_prefix('D')?;
+    let folder = crate::cargo::root().join("../shared/seeds");
+    let mut files = std::fs::read_dir(folder).ok()?.flatten();
+    let prefix = format!("00{number}_");
+    let file = files.find(|file| file.file_name().to_string_lossy().starts_with(&prefix))?;
+    std::fs::read_to_string(file.path()).ok()
+}
+
+#[test]
+fn the_documents_have_what_is_asked_for() {
+    for (name, blocks) in BLOCKS {
+        let Some(text) = document(name) else {
+            continue;
+        };
+        let fences = |line: &&str| line.trim_start().starts_with("```");
+        let count = text.lines().filter(fences).count();
+        assert_eq!(count, 2 * blocks as usize, "fences of {name}");
+        let rule = |line: &&str| line.starts_with('|') && line.chars().all(|c| "|-: ".contains(c));
+        let tables = text.lines().filter(rule).count();
+        for parts in parts::ALL.iter().filter(|it| it.document == name) {
+            match parts.kind {
+                "table" => assert_eq!(parts.names.len(), tables, "tables of {name}"),
+                _ => {
+                    for part in parts.names {
+                        assert!(text.contains(part), "{name} {} {part}", parts.kind);
+                    }
+                }
+            }
+        }
+    }
 }
