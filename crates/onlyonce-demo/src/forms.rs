@@ -24,6 +24,9 @@ mod page;
 
 pub(crate) use self::definition::Form;
 
+/// Where a form is submitted.
+pub(crate) const SUBMIT: &str = "/api/forms/{form}/submit";
+
 /// What the handlers share.
 #[derive(Clone)]
 pub(crate) struct Forms {
@@ -47,7 +50,7 @@ pub(crate) fn router(
     };
     let envelope = policy.http.envelope;
     let api = Router::new()
-        .route("/api/forms/{form}/submit", post(submit))
+        .route(SUBMIT, post(submit))
         .layer(from_fn_with_state(envelope, word))
         .layer(IdempotencyLayer::new(engine.clone()).policy(policy))
         .route("/api/forms/{form}/records", get(records))

@@ -14,6 +14,9 @@ use crate::db::Db;
 use crate::ids::{Ids, column, now, shown};
 use crate::reply::{Fault, Reply, word};
 
+/// Where it is.
+pub(crate) const PATH: &str = "/demo/inbox";
+
 #[derive(Clone)]
 struct Inbox {
     db: Db,
@@ -28,7 +31,7 @@ pub(crate) fn router(db: &Db, ids: &Ids, engine: &Engine) -> Router {
         ids: ids.clone(),
     };
     Router::new()
-        .route("/demo/inbox", post(take).get(list))
+        .route(PATH, post(take).get(list))
         .layer(from_fn_with_state(policy.http.envelope, word))
         .layer(IdempotencyLayer::new(engine.clone()).policy(policy))
         .with_state(inbox)

@@ -27,6 +27,7 @@ use self::actor::Tokens;
 use self::db::Db;
 use self::ids::Ids;
 use self::outbox::Outbox;
+use self::own_log::OwnLog;
 use self::record::Recorder;
 use self::resources::Shop;
 
@@ -40,6 +41,7 @@ mod ids;
 mod inbox;
 mod intake;
 mod outbox;
+mod own_log;
 mod record;
 mod reply;
 mod resources;
@@ -137,7 +139,8 @@ impl Demo {
         let recorder = Recorder::start(db.clone(), ids.clone(), options.audit_keep);
         let setup = Setup::new(db.backend(), db.store())
             .audit(options.audit.clone().map(AuditSettings::at))
-            .subscribe(Arc::new(recorder.clone()));
+            .subscribe(Arc::new(recorder.clone()))
+            .subscribe(Arc::new(OwnLog));
         let observed = setup.open(|engine| engine).await?;
         let engine = &observed.engine;
         let tokens = Tokens::agree(&*db.store(), ids.clone()).await?;

@@ -13,6 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 use self::writer::Writer;
 use crate::db::Db;
 use crate::ids::{Ids, now};
+use crate::inbox;
 
 mod writer;
 
@@ -82,6 +83,13 @@ impl Recorder {
         }
     }
 
+    /// Counts a client's request; deliveries of the services' own webhooks are none.
+    fn count(&self, about: &About<'_>, which: impl FnOnce(&Counts) -> &AtomicU64) {
+        if &*about.meta.operation != inbox::PATH {
+            which(&self.counts).fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     /// Handlers run, and answers replayed, since the start.
     pub(crate) fn counts(&self) -> (u64, u64) {
         let counts = &self.counts;
@@ -100,14 +108,14 @@ impl Subscriber for Recorder {
     fn on_event(&self, about: &About<'_>, event: &Event) {
         let what = match event {
             Event::Claimed { .. } => {
-                self.counts.runs.fetch_add(1, Ordering::Relaxed);
+                self.count(about, |counts| &counts.runs);
                 return;
             }
             Event::Stored { expires_at, .. } => Told::Created {
                 expires_at: *expires_at,
             },
             Event::Replayed { original_at, .. } => {
-                self.counts.replays.fetch_add(1, Ordering::Relaxed);
+                self.count(about, |counts| &counts.replays);
                 Told::Replayed {
                     original_at: *original_at,
                 }

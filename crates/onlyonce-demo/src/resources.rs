@@ -36,6 +36,17 @@ const SYNCED: [(&str, Kind); 3] = [
     ("/api/v1/rooms", Kind::synced("room", "room_", "name")),
     ("/api/v1/devices", Kind::synced("device", "dev_", "serial")),
 ];
+/// What a sync client calls the operation on this route, if it is one of its routes (D3 has
+/// `createUser` and `createRoom`).
+pub(crate) fn sync_operation(route: &str) -> Option<&'static str> {
+    match route {
+        "/api/v1/users" => Some("createUser"),
+        "/api/v1/rooms" => Some("createRoom"),
+        "/api/v1/devices" => Some("registerDevice"),
+        _ => None,
+    }
+}
+
 const ORDER: Kind = Kind::plain("order", "ord_", "item");
 const CHARGE: Kind = Kind::plain("charge", "ch_", "cents");
 

@@ -137,6 +137,8 @@ fn the_documents_have_what_is_asked_for() {
         for parts in parts::ALL.iter().filter(|it| it.document == name) {
             match parts.kind {
                 "table" => assert_eq!(parts.names.len(), tables, "tables of {name}"),
+                // A number in a list is not written out with its chapter's.
+                SCENARIO => {}
                 _ => {
                     for part in parts.names {
                         assert!(text.contains(part), "{name} {} {part}", parts.kind);

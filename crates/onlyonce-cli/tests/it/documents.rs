@@ -16,6 +16,9 @@ use crate::support::npm;
 use crate::support::program::{RUN_MAX, run};
 
 const HERE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/documents");
+/// By when ten thousand requests, one after the other, must be answered.
+const LOAD_MAX: Duration = Duration::from_secs(900);
+const REQUIREMENTS: &str = include_str!("documents/requirements.txt");
 
 /// The scripts: their document, which of its fenced blocks they are, and where they are kept.
 const SCRIPTS: [(&str, usize, &str); 8] = [
@@ -283,5 +286,125 @@ async fn d4_15_a_record_is_shown_with_every_field_of_the_example() {
     assert_eq!(response["resource"], id);
     assert!(people.contains(&format!("made        {id}")), "{people}");
     assert!(people.contains("done (COMPLETED)"), "{people}");
+    demo.kill().await;
+}
+
+/// The first line of the log that is as wanted, once it is there.
+async fn logged(demo: &Process, wanted: impl Fn(&Value) -> bool) -> Value {
+    let looking = async {
+        loop {
+            let log = demo.log();
+            let mut lines = log
+                .lines()
+                .filter_map(|line| serde_json::from_str(line).ok());
+            if let Some(line) = lines.find(|line| wanted(line)) {
+                return line;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(RUN_MAX, looking).await.unwrap()
+}
+
+#[tokio::test]
+async fn d2_a_duplicate_is_logged_in_the_words_of_the_broker() {
+    let (_folder, demo) = demo(&[]).await;
+
+    let script = script("d2_5.sh").replace("http://localhost:3001", demo.url());
+    let answers = answers(&script).await;
+
+    let line = logged(&demo, |line| {
+        let message = line["message"].as_str().unwrap_or_default();
+        message.starts_with("Duplicate submission detected - returning stored response for ")
+    })
+    .await;
+    assert_eq!(line["level"], "info");
+    assert_eq!(
+        line["original_submission_time"],
+        answers[1]["originalSubmittedAt"]
+    );
+    demo.kill().await;
+}
+
+#[tokio::test]
+async fn d3_hits_and_concurrent_requests_are_logged_in_the_words_of_the_sync_service() {
+    let (_folder, demo) = demo(&[]).await;
+    let key = |n: u64| format!("550e8400-e29b-41d4-a716-{n:012}");
+    let body = json!({"email": "ada@example.com"});
+    for _ in 0..2 {
+        demo.post("/api/v1/users", &key(0), body.clone()).await;
+    }
+    // Until one comes while another with its key runs.
+    for round in 1..=100 {
+        let mut calls = tokio::task::JoinSet::new();
+        for _ in 0..10 {
+            calls.spawn(demo.sender("/api/v1/users", &key(round), body.clone()));
+        }
+        let answers = calls.join_all().await;
+        if answers.iter().flatten().any(|(status, _)| *status == 409) {
+            break;
+        }
+    }
+
+    let named = |name: &'static str| move |line: &Value| line["event"] == name;
+    let hit = logged(&demo, named("idempotency_cache_hit")).await;
+    let concurrent = logged(&demo, named("idempotency_concurrent_request")).await;
+
+    assert_eq!(
+        (&hit["level"], &concurrent["level"]),
+        (&json!("info"), &json!("warn"))
+    );
+    for line in [&hit, &concurrent] {
+        assert_eq!(line["user_id"], "ada", "{line}");
+        assert_eq!(line["operation_type"], "createUser", "{line}");
+        let label = line["idempotencyKey"].as_str().unwrap();
+        assert!(label.len() < 28, "a key is a secret: {line}");
+    }
+    assert!(hit["cached_at"].as_str().unwrap().ends_with('Z'), "{hit}");
+    demo.kill().await;
+}
+
+/// The Python of a virtual environment with what the load test imports: made once, and for good.
+async fn python() -> PathBuf {
+    let all = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let folder = all.join("documents-python");
+    let noted = folder.join("requirements.txt");
+    let python = folder.join("bin/python");
+    if std::fs::read_to_string(&noted).is_ok_and(|it| it == REQUIREMENTS) {
+        return python;
+    }
+    drop(std::fs::remove_dir_all(&folder));
+    output(
+        Command::new("python3").args(["-m", "venv"]).arg(&folder),
+        RUN_MAX,
+    )
+    .await;
+    let wanted = folder.join("wanted.txt");
+    std::fs::write(&wanted, REQUIREMENTS).unwrap();
+    let mut pip = Command::new(&python);
+    pip.args(["-m", "pip", "install", "--no-deps", "--quiet", "-r"])
+        .arg(&wanted);
+    output(&mut pip, RUN_MAX).await;
+    // Last, so that half an installation is never taken for one.
+    std::fs::rename(&wanted, &noted).unwrap();
+    python
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn d3_the_load_test_passes_as_written() {
+    let python = python().await;
+    let (_folder, demo) = demo(&[]).await;
+
+    let mut load = Command::new(python);
+    load.arg(Path::new(HERE).join("load.py"))
+        .args([demo.url(), demo.token()])
+        .arg(Path::new(HERE).join("d3_35.py"));
+    let told: Value = serde_json::from_str(&output(&mut load, LOAD_MAX).await).unwrap();
+
+    // Those that were retries replay the first answer, whatever they sent.
+    assert_eq!(told["answers"], json!({"201": 10_000}), "{told}");
+    let users = demo.get_as_user("/api/v1/users").await;
+    let made = users["meta"]["count"].as_i64().unwrap();
+    assert!((8_900..=9_100).contains(&made), "{told}: {made} users");
     demo.kill().await;
 }

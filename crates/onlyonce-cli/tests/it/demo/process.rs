@@ -117,6 +117,11 @@ impl Process {
         &self.admin
     }
 
+    /// A token of a user.
+    pub(crate) fn token(&self) -> &str {
+        &self.token
+    }
+
     /// The lines it printed: what each answers, and itself.
     pub(crate) async fn curl_lines(&mut self) -> Vec<(String, String)> {
         let mut lines = Vec::new();
