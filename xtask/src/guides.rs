@@ -1,8 +1,8 @@
 //! Whether the Rust code that a guide shows is the code that is tested.
 //!
 //! A doc test needs lines around the code that a reader has no use for, and forges show them. So the
-//! tested code is beside the tests of its crate, in `tests/guides/NAME.md`; without the lines that
-//! begin with `#` it must be what `docs/guides/NAME.md` shows.
+//! tested code is beside the tests of its crate, in a file of the guide's name in `tests/guides`; without
+//! the lines that begin with `#` it must be what the guide shows.
 
 #[cfg(test)]
 mod tests;
