@@ -28,10 +28,6 @@ impl Service {
 }
 
 impl Subscriber for OwnLog {
-    #[expect(
-        clippy::wildcard_enum_match_arm,
-        reason = "the documents name these lines and no others"
-    )]
     fn on_event(&self, about: &About<'_>, event: &Event) {
         let Some(service) = Service::of(&about.meta.operation) else {
             return;

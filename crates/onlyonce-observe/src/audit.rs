@@ -140,8 +140,10 @@ impl Subscriber for Audit {
             return;
         };
         let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        let sent = entries.as_ref().map(|entries| entries.try_send(entry));
-        if !matches!(sent, Some(Ok(()))) {
+        let is_sent = entries
+            .as_ref()
+            .is_some_and(|entries| entries.try_send(entry).is_ok());
+        if !is_sent {
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
     }

@@ -124,6 +124,13 @@ impl Operate for Server {
         self.0.count_replays(replays).await
     }
 
+    async fn number_replays(
+        &self,
+        replays: &[(Slot, u64)],
+    ) -> Result<Vec<(Slot, u64)>, StoreError> {
+        self.0.number_replays(replays).await
+    }
+
     async fn agree(&self, name: &str, offer: &[u8]) -> Result<Vec<u8>, StoreError> {
         self.0.agree(name, offer).await
     }
