@@ -179,7 +179,9 @@ fn claim(n: u8) -> Claim {
             holder: "here".into(),
             trace: None,
             credential: None,
+            twin: None,
         }),
+        former: None,
     }
 }
 

@@ -86,6 +86,7 @@ impl Ends {
                 holder: Arc::clone(&alike.holder),
                 trace: more.trace,
                 credential: None,
+                twin: None,
             }),
             fingerprint: None,
             intake: more.intake.as_deref(),

@@ -168,7 +168,9 @@ pub(super) fn claim(n: u64) -> Claim {
             holder: "here".into(),
             trace: None,
             credential: None,
+            twin: None,
         }),
+        former: None,
     }
 }
 

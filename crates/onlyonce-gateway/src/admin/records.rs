@@ -165,12 +165,9 @@ pub(super) async fn find(
     };
     let mut found = Vec::new();
     // While the secret is rotated, a key has a record under each.
-    for engine in [Some(&admin.engine), admin.engine.former()]
-        .into_iter()
-        .flatten()
-    {
+    for hint in admin.engine.hints(&key) {
         let filter = Filter {
-            hint: Some(engine.hint(&key)),
+            hint: Some(hint),
             ..Filter::default()
         };
         found.extend(admin.operate()?.list(&filter, &page).await?);

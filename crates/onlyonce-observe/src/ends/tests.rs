@@ -56,6 +56,7 @@ fn meta(actor: Option<&str>, trace: Option<&str>) -> Arc<Meta> {
         holder: "here".into(),
         trace: trace.map(Into::into),
         credential: None,
+        twin: None,
     })
 }
 

@@ -29,7 +29,9 @@ pub(super) fn fresh() -> Claim {
             holder: "here".into(),
             trace: None,
             credential: None,
+            twin: None,
         }),
+        former: None,
     }
 }
 

@@ -25,6 +25,7 @@ pub(crate) fn fresh() -> Claim {
         lease_for: LONG,
         keep_for: LONG,
         meta: meta("POST /payments"),
+        former: None,
     }
 }
 
@@ -45,6 +46,7 @@ pub(crate) fn meta(operation: &str) -> Arc<Meta> {
         holder: "test".into(),
         trace: None,
         credential: None,
+        twin: None,
     })
 }
 

@@ -275,7 +275,9 @@ pub(crate) fn claim() -> Claim {
             holder: "here".into(),
             trace: None,
             credential: None,
+            twin: None,
         }),
+        former: None,
     }
 }
 

@@ -2,7 +2,6 @@
 //! held; none changes anything.
 
 pub(super) mod answers;
-mod nested;
 pub(super) mod refusals;
 pub(super) mod replies;
 pub(super) mod tenancy;

@@ -70,6 +70,7 @@ prop_compose! {
             holder: holder.into(),
             trace: trace.map(Into::into),
             credential,
+            twin: None,
         }
     }
 }

@@ -24,6 +24,7 @@ fn ran(metrics: &Metrics, path: &str, route: Option<&str>, intake: Option<&str>)
             holder: "here".into(),
             trace: None,
             credential: None,
+            twin: None,
         }),
         fingerprint: None,
         intake,

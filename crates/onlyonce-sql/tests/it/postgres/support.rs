@@ -35,7 +35,9 @@ pub(super) fn fresh() -> Claim {
             holder: "here".into(),
             trace: None,
             credential: None,
+            twin: None,
         }),
+        former: None,
     }
 }
 

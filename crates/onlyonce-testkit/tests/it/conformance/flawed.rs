@@ -189,6 +189,7 @@ impl Store for Flawed {
                     lease_for: lease.lease_for,
                     keep_for,
                     meta: record.meta,
+                    former: None,
                 };
                 self.sound.forget(&lease.slot).await?;
                 self.sound.claim(&again).await?;
@@ -269,6 +270,7 @@ impl Operate for Flawed {
                 lease_for: extra,
                 keep_for: record.keep_left,
                 attempt: record.attempt,
+                former: None,
             };
             self.sound.renew(&lease, extra).await?;
         }
@@ -291,6 +293,7 @@ impl Operate for Flawed {
                 lease_for: Duration::ZERO,
                 keep_for,
                 attempt: record.attempt,
+                former: None,
             };
             self.sound.release(&lease, Release::Unknown).await?;
         }
