@@ -169,7 +169,8 @@ async fn d0_9_4_expired_keys_are_audit_events() {
     let audit = demo.get("/demo/audit").await;
 
     let expired = audit["events"].as_array().unwrap().iter().find(|event| {
-        event["eventType"] == "idempotency.key.expired" && event["metadata"]["operation"] == path
+        event["eventType"] == "idempotency.key.expired"
+            && event["metadata"]["operation"] == "submit"
     });
     let metadata = &expired.unwrap_or_else(|| panic!("{audit}"))["metadata"];
     assert_eq!(
