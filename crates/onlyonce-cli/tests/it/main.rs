@@ -6,6 +6,7 @@
     reason = "a test fails by panicking, in its support too"
 )]
 
+mod alerts;
 mod audit;
 mod config;
 mod demo;

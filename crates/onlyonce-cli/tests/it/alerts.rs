@@ -1,0 +1,532 @@
+//! `onlyonce demo` in every trouble of D0 §9.2 and §9.3, watched by a real Prometheus with the
+//! shipped rules: each event is logged, each alert fires, and each clears when the trouble is over.
+//!
+//! So that this takes minutes and not hours, the durations of the rules are scaled: every `for:` is a
+//! second and every range ten. Thresholds, metrics and labels are as shipped.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use onlyonce_testkit::proxy::Proxy;
+use onlyonce_testkit::servers::{Postgres, PostgresOptions, Server as _, free_port};
+use serde_json::{Value, json};
+use tokio::process::{Child, Command};
+use tokio::task::JoinSet;
+
+use crate::demo::process::{Clock, Process};
+
+/// D0 §9.3: critical alerts, then warnings.
+const ALERTS: [&str; 8] = [
+    "IdempotencyStorageUnavailable",
+    "IdempotencyCircuitBreakerOpen",
+    "IdempotencyLockTimeouts",
+    "IdempotencyConflictStorm",
+    "IdempotencyHighReplayRate",
+    "IdempotencyStorageSlow",
+    "IdempotencyConnectionPoolExhausted",
+    "IdempotencyLocksAbandoned",
+];
+/// D0 §9.2, with what each line says according to its example there; a dot leads into an object.
+const EVENTS: [(&str, &str, &[&str]); 13] = [
+    (
+        "debug",
+        "lock.attempt",
+        &[
+            "idempotencyKey",
+            "intakeId",
+            "metadata.attemptNumber",
+            "metadata.queuePosition",
+        ],
+    ),
+    (
+        "debug",
+        "cache.lookup",
+        &["idempotencyKey", "result", "storage_duration_ms"],
+    ),
+    (
+        "info",
+        "replay",
+        &[
+            "intakeId",
+            "submissionId",
+            "idempotencyKey",
+            "operation",
+            "actor.type",
+            "actor.id",
+            "original_timestamp",
+            "replay_count",
+            "duration_ms",
+        ],
+    ),
+    (
+        "info",
+        "processed",
+        &[
+            "intakeId",
+            "submissionId",
+            "idempotencyKey",
+            "operation",
+            "actor.type",
+            "actor.id",
+            "duration_ms",
+            "metadata.cached",
+            "metadata.response_size_bytes",
+        ],
+    ),
+    (
+        "info",
+        "key.expired",
+        &[
+            "idempotencyKey",
+            "intakeId",
+            "ttl_ms",
+            "lifetime_ms",
+            "reason",
+        ],
+    ),
+    (
+        "warn",
+        "lock.contention",
+        &[
+            "idempotencyKey",
+            "intakeId",
+            "wait_time_ms",
+            "queue_depth",
+            "lock_holder",
+            "metadata.message",
+        ],
+    ),
+    (
+        "warn",
+        "circuit_breaker.opened",
+        &[
+            "backend",
+            "failure_count",
+            "threshold",
+            "metadata.last_error",
+        ],
+    ),
+    (
+        "warn",
+        "storage.slow",
+        &["operation", "backend", "duration_ms", "threshold_ms"],
+    ),
+    (
+        "warn",
+        "lock.abandoned",
+        &["idempotencyKey", "lock_holder", "metadata.message"],
+    ),
+    (
+        "error",
+        "conflict",
+        &[
+            "idempotencyKey",
+            "intakeId",
+            "conflict_type",
+            "actor.type",
+            "actor.id",
+            "metadata.original_hash",
+            "metadata.current_hash",
+            "metadata.original_timestamp",
+        ],
+    ),
+    (
+        "error",
+        "storage.error",
+        &[
+            "operation",
+            "backend",
+            "error",
+            "error_message",
+            "retry_attempt",
+        ],
+    ),
+    (
+        "error",
+        "lock.timeout",
+        &[
+            "idempotencyKey",
+            "intakeId",
+            "wait_time_ms",
+            "timeout_ms",
+            "metadata.message",
+        ],
+    ),
+    (
+        "error",
+        "cache.oversized",
+        &[
+            "idempotencyKey",
+            "intakeId",
+            "response_size_bytes",
+            "max_size_bytes",
+            "metadata.message",
+        ],
+    ),
+];
+/// D0 §9.4, the same of the audit trail. How often a key was replayed before it expired is in the
+/// audit events of the services' database, which counts for all processes: `/demo/audit`.
+const AUDITED: [(&str, &[&str]); 5] = [
+    (
+        "key.created",
+        &[
+            "eventId",
+            "timestamp",
+            "actor.type",
+            "actor.id",
+            "metadata.intakeId",
+            "metadata.submissionId",
+            "metadata.idempotencyKey",
+            "metadata.operation",
+            "metadata.ttl_ms",
+            "metadata.expiresAt",
+        ],
+    ),
+    (
+        "replay",
+        &[
+            "eventId",
+            "timestamp",
+            "actor.type",
+            "actor.id",
+            "metadata.intakeId",
+            "metadata.submissionId",
+            "metadata.idempotencyKey",
+            "metadata.operation",
+            "metadata.replayCount",
+            "metadata.originalTimestamp",
+            "metadata.timeSinceOriginal_ms",
+        ],
+    ),
+    (
+        "conflict",
+        &[
+            "eventId",
+            "timestamp",
+            "actor.type",
+            "actor.id",
+            "metadata.intakeId",
+            "metadata.idempotencyKey",
+            "metadata.conflictType",
+            "metadata.originalRequestHash",
+            "metadata.conflictingRequestHash",
+            "metadata.originalTimestamp",
+            "metadata.originalActor.type",
+            "metadata.originalActor.id",
+        ],
+    ),
+    (
+        "key.expired",
+        &[
+            "eventId",
+            "timestamp",
+            "metadata.intakeId",
+            "metadata.submissionId",
+            "metadata.idempotencyKey",
+            "metadata.ttl_ms",
+            "metadata.lifetime_ms",
+            "metadata.reason",
+        ],
+    ),
+    (
+        "lock.contention",
+        &[
+            "eventId",
+            "timestamp",
+            "actor.type",
+            "actor.id",
+            "metadata.intakeId",
+            "metadata.idempotencyKey",
+            "metadata.waitTime_ms",
+            "metadata.queueDepth",
+            "metadata.lockHolder",
+        ],
+    ),
+];
+const SUBMIT: &str = "/api/intakes/vendor-onboarding/submit";
+/// By when an alert has fired or cleared. An error rate looks back one minute.
+const SOON: Duration = Duration::from_secs(120);
+
+/// A Prometheus that scrapes one address.
+struct Prometheus {
+    url: String,
+    _child: Child,
+}
+
+impl Prometheus {
+    fn start(folder: &Path, admin: &str) -> Self {
+        let rules = include_str!("../../../../ops/prometheus/alerts.yml");
+        let rules = scaled(rules);
+        std::fs::write(folder.join("alerts.yml"), rules).unwrap();
+        let target = admin.strip_prefix("http://").unwrap();
+        let config = format!(
+            "global: {{scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 500ms}}\n\
+             rule_files: [alerts.yml]\n\
+             scrape_configs:\n  - job_name: demo\n    static_configs: [{{targets: ['{target}']}}]\n"
+        );
+        std::fs::write(folder.join("prometheus.yml"), config).unwrap();
+        let address = format!("127.0.0.1:{}", free_port().unwrap());
+        let child = Command::new("prometheus")
+            .arg(format!("--web.listen-address={address}"))
+            .args(["--config.file=prometheus.yml", "--storage.tsdb.path=data"])
+            .arg("--log.level=error")
+            .current_dir(folder)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .kill_on_drop(true)
+            .spawn()
+            .expect("prometheus is in the Debian package prometheus");
+        Self {
+            url: format!("http://{address}"),
+            _child: child,
+        }
+    }
+
+    /// The alerts that fire now; none while it does not answer yet.
+    async fn firing(&self) -> BTreeSet<String> {
+        let Some(alerts) = self.ask("/api/v1/alerts").await else {
+            return BTreeSet::new();
+        };
+        let alerts = alerts["data"]["alerts"].as_array().cloned();
+        let firing = alerts.into_iter().flatten();
+        let firing = firing.filter(|alert| alert["state"] == "firing");
+        let name = |alert: Value| alert["labels"]["alertname"].as_str().map(str::to_owned);
+        firing.filter_map(name).collect()
+    }
+
+    async fn ask(&self, path: &str) -> Option<Value> {
+        let answer = reqwest::get(format!("{}{path}", self.url)).await.ok()?;
+        serde_json::from_str(&answer.text().await.ok()?).ok()
+    }
+
+    async fn fires(&self, alert: &str) {
+        eventually(&format!("{alert} fires"), async || {
+            self.firing().await.contains(alert)
+        })
+        .await;
+    }
+
+    /// Returns when it has scraped, and what it scraped is there to be asked for.
+    async fn scrapes(&self) {
+        eventually("it scrapes", async || {
+            let path = "/api/v1/query?query=idempotency_lock_acquired_total";
+            let found = self.ask(path).await.unwrap_or_default();
+            !found["data"]["result"].as_array().is_none_or(Vec::is_empty)
+        })
+        .await;
+    }
+}
+
+/// The rules with short durations, and with everything else as it is.
+fn scaled(rules: &str) -> String {
+    let scale = |line: &str| match line.trim_start().strip_prefix("for: ") {
+        Some(_) => format!("{}for: 1s", &line[..line.len() - line.trim_start().len()]),
+        None => ["[1m]", "[5m]", "[10m]", "[1h]"]
+            .iter()
+            .fold(line.to_owned(), |line, range| line.replace(range, "[10s]")),
+    };
+    let lines: Vec<_> = rules.lines().map(scale).collect();
+    lines.join("\n") + "\n"
+}
+
+async fn eventually(what: &str, holds: impl AsyncFn() -> bool) {
+    let began = Instant::now();
+    while !holds().await {
+        assert!(began.elapsed() < SOON, "never: {what}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// The lines of a log whose `field` says that this happened.
+fn lines(log: &str, field: &str, event: &str) -> Vec<Value> {
+    let lines = log
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let name = format!("idempotency.{event}");
+    lines.filter(|line| line[field] == name).collect()
+}
+
+/// Whether a line says something in each of these fields; a dot leads into an object.
+fn has_all(line: &Value, fields: &[&str]) -> bool {
+    let value = |field: &str| field.split('.').fold(line, |value, part| &value[part]);
+    fields.iter().all(|field| !value(field).is_null())
+}
+
+fn company(name: &str) -> Value {
+    json!({"fields": {"companyName": name}})
+}
+
+/// What is asked of the services by an agent that they know.
+struct Agent<'a> {
+    demo: &'a Process,
+    token: String,
+}
+
+impl Agent<'_> {
+    async fn submit(&self, key: &str, name: &str) -> u16 {
+        self.send(key, company(name), None).await
+    }
+
+    async fn send(&self, key: &str, body: Value, ttl_ms: Option<u32>) -> u16 {
+        self.sending(key, body, ttl_ms).await
+    }
+
+    fn sending(
+        &self,
+        key: &str,
+        body: Value,
+        ttl_ms: Option<u32>,
+    ) -> impl Future<Output = u16> + Send + use<> {
+        let mut request = self.demo.request(SUBMIT, key, &body);
+        request = request.header("Authorization", format!("Bearer {}", self.token));
+        if let Some(ttl_ms) = ttl_ms {
+            request = request.header("X-Idempotency-TTL", ttl_ms);
+        }
+        async move { request.send().await.unwrap().status().as_u16() }
+    }
+}
+
+/// Holds a lock on a table for a while, from now on.
+fn lock(postgres: &Arc<Postgres>, table: &str, seconds: f32) -> tokio::task::JoinHandle<()> {
+    let postgres = Arc::clone(postgres);
+    let sql = format!("BEGIN; LOCK TABLE {table}; SELECT pg_sleep({seconds}); COMMIT");
+    tokio::task::spawn_blocking(move || {
+        postgres.psql(&sql).unwrap();
+    })
+}
+
+async fn is_locked(postgres: &Arc<Postgres>) -> bool {
+    let postgres = Arc::clone(postgres);
+    let held = "SELECT count(*) FROM pg_locks WHERE mode = 'AccessExclusiveLock' AND granted";
+    let held = tokio::task::spawn_blocking(move || postgres.psql(held).unwrap());
+    held.await.unwrap().trim() != "0"
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_event_is_logged_and_every_alert_fires_and_clears() {
+    let postgres = Arc::new(Postgres::start(PostgresOptions::default()).unwrap());
+    let proxy = Proxy::start(&postgres.url()).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let intakes = folder.path().join("intakes.json");
+    let intake = json!([{
+        "id": "vendor-onboarding",
+        "title": "Vendor onboarding",
+        "fields": {"companyName": {"type": "string", "required": true}},
+        "idempotency": {"enabled": true, "lockTimeoutMs": 400, "executionTimeoutMs": 6000},
+    }]);
+    std::fs::write(&intakes, intake.to_string()).unwrap();
+    let mark = if proxy.url().contains('?') { '&' } else { '?' };
+    let database = format!("{}{mark}connections=1", proxy.url());
+    let args = ["--database", &database, "--log", "debug", "--intakes"];
+    let args = [&args[..], &[intakes.to_str().unwrap()]].concat();
+    let demo = Process::start_with(folder.path(), Clock::RIGHT, &args).await;
+    let asked = json!({"id": "agent_456", "type": "agent"});
+    let token = demo.post("/api/v1/tokens", "-", asked).await.1;
+    let agent = Agent {
+        demo: &demo,
+        token: token["token"].as_str().unwrap().to_owned(),
+    };
+    let prometheus = Prometheus::start(folder.path(), demo.admin());
+    assert_eq!(agent.submit("warm", "Acme").await, 201);
+    prometheus.scrapes().await;
+
+    // A client that repeats itself, and one that uses its key for something else.
+    for _ in 0..6 {
+        assert_eq!(agent.submit("warm", "Acme").await, 200);
+    }
+    for number in 0..9 {
+        assert_eq!(agent.submit("warm", &format!("Evil {number}")).await, 409);
+    }
+    prometheus.fires("IdempotencyHighReplayRate").await;
+    prometheus.fires("IdempotencyConflictStorm").await;
+
+    // A key whose time is short, and an answer that is too large: a complaint about each field.
+    assert_eq!(agent.send("short", company("Short"), Some(1000)).await, 201);
+    let fields: serde_json::Map<_, _> =
+        (0..20_000).map(|it| (format!("f{it}"), json!(1))).collect();
+    let sent = agent.send("large", json!({"fields": fields}), None).await;
+    assert_eq!(sent, 422);
+
+    // Duplicates of a request that hangs give up, it times out, and a retry takes it over.
+    let locked = lock(&postgres, "submissions", 8.0);
+    eventually("it is locked", async || is_locked(&postgres).await).await;
+    let original = tokio::spawn(agent.sending("stuck", company("Stuck"), None));
+    eventually("it runs", async || {
+        demo.metric("idempotency_running").await == 1.0
+    })
+    .await;
+    let mut duplicates = JoinSet::new();
+    for _ in 0..12 {
+        duplicates.spawn(agent.sending("stuck", company("Stuck"), None));
+    }
+    assert_eq!(duplicates.join_all().await, vec![503; 12]);
+    prometheus.fires("IdempotencyLockTimeouts").await;
+    assert!(original.await.unwrap() >= 500);
+    locked.await.unwrap();
+    eventually("the retry is taken", async || {
+        agent.submit("stuck", "Stuck").await < 300
+    })
+    .await;
+    prometheus.fires("IdempotencyLocksAbandoned").await;
+
+    // A database that is slow, then one whose connections are all in use.
+    proxy.delay(Duration::from_millis(600));
+    let slow = tokio::spawn(agent.sending("slow", company("Slow"), None));
+    prometheus.fires("IdempotencyStorageSlow").await;
+    proxy.delay(Duration::ZERO);
+    slow.await.unwrap();
+    let table = postgres
+        .psql("SELECT tablename FROM pg_tables WHERE tablename LIKE 'onlyonce%' ORDER BY length(tablename) LIMIT 1")
+        .unwrap();
+    let locked = lock(&postgres, table.trim(), 2.0);
+    eventually("it is locked", async || is_locked(&postgres).await).await;
+    let mut waiting = JoinSet::new();
+    for number in 0..32 {
+        waiting.spawn(agent.sending(&format!("many-{number}"), company("Many"), None));
+    }
+    locked.await.unwrap();
+    waiting.join_all().await;
+    prometheus.fires("IdempotencyConnectionPoolExhausted").await;
+
+    // A database that is gone.
+    proxy.refuse().await.unwrap();
+    for number in 0..8 {
+        assert_eq!(agent.submit(&format!("gone-{number}"), "Gone").await, 503);
+    }
+    prometheus.fires("IdempotencyCircuitBreakerOpen").await;
+    prometheus.fires("IdempotencyStorageUnavailable").await;
+    proxy.resume().await.unwrap();
+
+    // Everything is well again: new requests, and none of them a replay.
+    eventually("the breaker closes", async || {
+        agent.submit("back", "Back").await < 300
+    })
+    .await;
+    for number in 0..60 {
+        assert_eq!(agent.submit(&format!("fine-{number}"), "Fine").await, 201);
+    }
+    eventually("all alerts clear", async || {
+        let firing = prometheus.firing().await;
+        !ALERTS.iter().any(|alert| firing.contains(*alert))
+    })
+    .await;
+    for (level, event, fields) in EVENTS {
+        eventually(event, async || {
+            let mut lines = lines(&demo.log(), "event", event).into_iter();
+            lines.any(|line| line["level"] == level && has_all(&line, fields))
+        })
+        .await;
+    }
+    for (event, fields) in AUDITED {
+        eventually(event, async || {
+            let trail = std::fs::read_to_string(folder.path().join("audit.jsonl")).unwrap();
+            let mut lines = lines(&trail, "eventType", event).into_iter();
+            lines.any(|line| has_all(&line, fields))
+        })
+        .await;
+    }
+    demo.kill().await;
+}
