@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use onlyonce_testkit::proxy::Proxy;
 use onlyonce_testkit::servers::{Postgres, PostgresOptions, Server as _, free_port};
@@ -333,11 +333,13 @@ fn scaled(rules: &str) -> String {
 }
 
 async fn eventually(what: &str, holds: impl AsyncFn() -> bool) {
-    let began = Instant::now();
-    while !holds().await {
-        assert!(began.elapsed() < SOON, "never: {what}");
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
+    let waiting = async {
+        while !holds().await {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    let held = tokio::time::timeout(SOON, waiting).await;
+    assert!(held.is_ok(), "never: {what}");
 }
 
 /// The lines of a log whose `field` says that this happened.
