@@ -25,7 +25,8 @@ const BRANCH: &str = concat!("Profile", "::");
 const READERS: [&str; 1] = ["from_toml"];
 /// What a contract is made of in Rust: built here only from its file.
 const CONTRACTS: [&str; 2] = [concat!("HttpRules", " {"), concat!("RefusalRow", " {")];
-const DEFINITION: &str = "pub struct ";
+/// What stands before one where it is only named: its definition, or a function that returns it.
+const NAMED: [&str; 3] = ["pub struct ", "-> ", "-> &"];
 
 const ARCHITECTURE: &str = "ARCHITECTURE.md";
 const ARCHITECTURE_LINES_MAX: usize = 199;
@@ -108,6 +109,9 @@ fn names_profile(line: &str) -> bool {
         let after = &line[at + branch.len()..];
         !line[..at].ends_with(is_word) && !READERS.iter().any(|it| after.starts_with(it))
     });
-    let builds = CONTRACTS.iter().any(|it| line.contains(it)) && !line.contains(DEFINITION);
+    let builds = CONTRACTS.iter().any(|contract| {
+        let mut places = line.match_indices(contract);
+        places.any(|(at, _)| !NAMED.iter().any(|it| line[..at].ends_with(it)))
+    });
     names || builds
 }

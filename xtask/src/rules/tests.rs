@@ -16,6 +16,13 @@ fn a_contract_built_in_code_is_found_by_line() {
 }
 
 #[test]
+fn a_function_that_returns_a_part_of_a_contract_builds_none() {
+    let text = "fn row(&self) -> &RefusalRow {\n    fn http() -> HttpRules {\n";
+
+    assert_eq!(profile_lines(text), [0; 0]);
+}
+
+#[test]
 fn a_contract_that_is_read_names_no_profile() {
     assert_eq!(profile_lines("Profile::from_toml(&text)"), [0; 0]);
 }
