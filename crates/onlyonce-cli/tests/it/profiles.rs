@@ -72,7 +72,14 @@ async fn broker_keeps_its_promises() {
 async fn guardian_keeps_its_promises() {
     assert_conforms(
         Profile::Guardian,
-        &["derived-key", "expiry", "long-key", "marks"],
+        &[
+            "binary-mismatch",
+            "derived-key",
+            "expiry",
+            "in-flight-mismatch",
+            "long-key",
+            "marks",
+        ],
     )
     .await;
 }
