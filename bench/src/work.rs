@@ -46,7 +46,6 @@ impl Caller {
                 holder: "10.0.0.7:4711".into(),
                 trace: Some("4bf92f3577b34da6a3ce929d0e0e4736".into()),
                 credential: None,
-                twin: None,
             }),
             entropy: OsEntropy::new(),
             clock: SystemClock::new(),
@@ -69,7 +68,6 @@ impl Caller {
             lease_for: LEASE,
             keep_for: DAY,
             meta: Arc::clone(&self.meta),
-            former: None,
         }
     }
 

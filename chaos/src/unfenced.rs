@@ -54,7 +54,6 @@ impl Store for Unfenced {
             lease_for: lease.lease_for,
             keep_for: lease.keep_for,
             meta: Arc::clone(&record.meta),
-            former: None,
         };
         self.sound.claim(&claim).await?;
         self.sound.complete(lease, response, keep_for).await

@@ -154,12 +154,8 @@ async fn act(args: &Args) -> Result<(), SourceError> {
             print_record(&record, args.json);
         }
         Action::Forget { record } => {
-            for (n, slot) in find_halves(&source, record).await?.iter().enumerate() {
-                match source.forget(slot).await {
-                    // Forgotten with the first one.
-                    Err(SourceError::Absent) if n > 0 => {}
-                    forgotten => forgotten?,
-                }
+            for slot in find_halves(&source, record).await? {
+                source.forget(&slot).await?;
             }
             say(format_args!(
                 "forgotten: the next request with its key runs anew"

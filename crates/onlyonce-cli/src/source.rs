@@ -7,9 +7,7 @@ use std::time::Duration;
 use http::Method;
 use onlyonce_core::engine::look_up_secret;
 use onlyonce_core::operate::{Filter, Page, Resolved};
-use onlyonce_core::{
-    Key, KeyRule, Operate, Response, Rotating, Slot, SlotSecret, Store, StoreError,
-};
+use onlyonce_core::{Key, KeyRule, Operate, Response, Slot, SlotSecret, Store, StoreError};
 use onlyonce_gateway::{RecordView, RecordsPage, StatsView};
 use onlyonce_stores::OpenError;
 use serde_json::{Value, json};
@@ -120,10 +118,9 @@ impl Source {
         if let Some(url) = &args.store {
             let read = |file: &Option<PathBuf>| file.as_deref().map(read_secret).transpose();
             let (secret, former) = (read(&args.secret_file)?, read(&args.former_secret_file)?);
-            // While the slot secret is rotated an operation has two records: both are operated on.
-            let store = Rotating::new(onlyonce_stores::open(&existing(url)).await?);
+            let store = onlyonce_stores::open(&existing(url)).await?;
             return Ok(Self::Store(Box::new(Direct {
-                store: Arc::new(store),
+                store,
                 secret,
                 former,
             })));

@@ -54,7 +54,6 @@ pub async fn what_a_claim_does_not_tell_stays_untold(bed: &dyn TestBed) {
             holder: "".into(),
             trace: None,
             credential: None,
-            twin: None,
         }),
         ..store.fresh()
     };
@@ -79,7 +78,6 @@ pub async fn text_for_people_may_be_in_any_script(bed: &dyn TestBed) {
             holder: "host\tone\nline two".into(),
             trace: Some("".into()),
             credential: Some([0xff; 32]),
-            twin: None,
         }),
         ..store.fresh()
     };

@@ -50,7 +50,6 @@ impl<'a> Subject<'a> {
             lease_for: LONG,
             keep_for: LONG,
             meta: meta("first"),
-            former: None,
         }
     }
 
@@ -309,7 +308,6 @@ pub(super) fn meta(holder: &str) -> Arc<Meta> {
         holder: holder.into(),
         trace: Some("4bf92f3577b34da6a3ce929d0e0e4736".into()),
         credential: Some([7; 32]),
-        twin: None,
     })
 }
 

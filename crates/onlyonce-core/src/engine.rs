@@ -19,7 +19,6 @@ use crate::key::{Hint, Key};
 use crate::operate::Operate;
 use crate::policy::Policy;
 use crate::refusal::Refusal;
-use crate::rotating::Rotating;
 use crate::slot::{Scope, Slot, SlotSecret};
 use crate::store::{Store, StoreError};
 
@@ -34,6 +33,7 @@ pub mod job;
 mod once;
 mod renew;
 mod retry;
+mod rotate;
 mod secret;
 mod sweep;
 mod tally;
@@ -61,15 +61,14 @@ pub struct Engine {
 
 struct Inner {
     store: Arc<dyn Store>,
-    /// The same store as operators are to see it.
-    operated: Rotating,
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy>,
     subscribers: Vec<Arc<dyn Subscriber>>,
     secret: SlotSecret,
-    /// The one before it, while the secret is rotated.
-    former: Option<SlotSecret>,
-    agreement: Agreement,
+    /// Shared with `former`.
+    agreement: Arc<Agreement>,
+    /// The same store under the former secret, while the secret is rotated.
+    former: Option<Engine>,
     holder: Arc<str>,
     namespace: Arc<str>,
     flights: Flights,
@@ -235,23 +234,58 @@ impl Builder {
         let store = &*self.store;
         let connected = store.operate().map_or(0, Operate::connected);
         let agreed = secret::agree(store, self.secret, self.former, &*self.entropy).await?;
-        let agreement = Agreement::new(store, &agreed, connected).await?;
+        let agreement = Arc::new(Agreement::new(store, &agreed, connected).await?);
         let holder = self.holder.unwrap_or_else(|| random_name(&*self.entropy));
-        let operated = Rotating::new(Arc::clone(&self.store));
-        let store = match &agreed.former {
-            Some(_) => Arc::new(Rotating::new(self.store)),
-            None => self.store,
-        };
-        let inner = Arc::new(Inner {
-            store,
-            operated,
+        let part = Part {
+            store: self.store,
             clock: self.clock,
             entropy: self.entropy,
-            subscribers: self.subscribers,
-            secret: agreed.secret,
-            former: agreed.former,
             agreement,
             holder,
+            namespace: self.namespace,
+            running_max: self.running_max,
+        };
+        let former = agreed.former.map(|secret| {
+            let former = part.clone().engine(secret, Vec::new(), None);
+            renew::start(&former.inner);
+            former
+        });
+        let engine = part.engine(agreed.secret, self.subscribers, former);
+        renew::start(&engine.inner);
+        sweep::start(&engine.inner, self.sweep_every);
+        agreement::start(&engine.inner, self.check_every);
+        Ok(engine)
+    }
+}
+
+/// What an engine shares with the one under the former secret.
+#[derive(Clone)]
+struct Part {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    entropy: Arc<dyn Entropy>,
+    agreement: Arc<Agreement>,
+    holder: Arc<str>,
+    namespace: Arc<str>,
+    running_max: usize,
+}
+
+impl Part {
+    fn engine(
+        self,
+        secret: SlotSecret,
+        subscribers: Vec<Arc<dyn Subscriber>>,
+        former: Option<Engine>,
+    ) -> Engine {
+        let inner = Arc::new(Inner {
+            store: self.store,
+            clock: self.clock,
+            entropy: self.entropy,
+            subscribers,
+            secret,
+            agreement: self.agreement,
+            former,
+            holder: self.holder,
             namespace: self.namespace,
             flights: Flights::new(self.running_max),
             renewals: Renewals::default(),
@@ -261,10 +295,7 @@ impl Builder {
             closing: AtomicBool::new(false),
             closed: Notify::new(),
         });
-        renew::start(&inner);
-        sweep::start(&inner, self.sweep_every);
-        agreement::start(&inner, self.check_every);
-        Ok(Engine { inner })
+        Engine { inner }
     }
 }
 
@@ -302,12 +333,6 @@ impl Engine {
         &self.inner.store
     }
 
-    /// The operators' side of that store, where it has one. What is done there to a record of an
-    /// operation that has two, because the slot secret is being rotated, is done to both.
-    pub fn operators(&self) -> Option<&dyn Operate> {
-        self.inner.operated.operate()
-    }
-
     /// An empty scope in this engine's namespace.
     pub fn scope(&self) -> Scope {
         Scope::new(&self.inner.namespace)
@@ -319,25 +344,14 @@ impl Engine {
     }
 
     /// What the records of `key` tell of it, in whatever scope: to
-    /// [list](crate::operate::Filter::hint) them. Two while the secret is rotated, the one in force
-    /// first.
-    pub fn hints(&self, key: &Key) -> impl Iterator<Item = Hint> {
-        let Inner { secret, former, .. } = &*self.inner;
-        [Some(secret), former.as_ref()]
-            .into_iter()
-            .flatten()
-            .map(|secret| secret.hint(key))
+    /// [list](crate::operate::Filter::hint) them.
+    pub fn hint(&self, key: &Key) -> Hint {
+        self.inner.secret.hint(key)
     }
 
     /// A keyed digest of a credential that could not be verified.
     pub fn credential(&self, credential: &[u8]) -> [u8; 32] {
         self.inner.secret.credential(credential)
-    }
-
-    /// The same under the former secret, while the secret is rotated.
-    pub fn former_credential(&self, credential: &[u8]) -> Option<[u8; 32]> {
-        let former = self.inner.former.as_ref()?;
-        Some(former.credential(credential))
     }
 
     /// One call: `key` within `scope`, meaning `fingerprint`, under `policy`.
@@ -349,20 +363,15 @@ impl Engine {
         policy: &Arc<Policy>,
         who: Who,
     ) -> Call {
-        let Inner { secret, former, .. } = &*self.inner;
         let call = Call::new(
-            secret.slot(scope, key),
+            self.slot(scope, key),
             key,
             fingerprint,
             policy,
             (who.intake.clone(), who.route.clone()),
-            who.meta(secret.hint(key), &self.inner.holder),
+            who.meta(self.hint(key), &self.inner.holder),
             self.now(),
         );
-        let call = match former {
-            Some(former) => call.also_at(former.slot(scope, key), former.hint(key)),
-            None => call,
-        };
         if policy.key.random && key.looks_weak() {
             self.emit(&call, &Event::WeakKey);
         }
@@ -378,7 +387,15 @@ impl Engine {
     /// Whether this call's slot holds a live record: then its key is not a new one.
     pub async fn is_known(&self, call: &Call) -> Result<bool, StoreError> {
         match self.inner.store.operate() {
-            Some(operate) => Ok(call.look(operate).await?.is_some()),
+            Some(operate) => {
+                let former = call.former.as_ref().map(|former| former.slot);
+                for slot in former.into_iter().chain([call.slot]) {
+                    if operate.get(&slot).await?.is_some() {
+                        return Ok(true);
+                    }
+                }
+                Ok(false)
+            }
             None => Ok(false),
         }
     }
@@ -396,22 +413,39 @@ impl Engine {
     /// Stops taking calls, gives back what never started, waits for running handlers and pending
     /// completions at most `grace`; says how many were still running then.
     pub async fn shutdown(&self, grace: Duration) -> usize {
-        self.inner.closing.store(true, Ordering::SeqCst);
-        self.inner.closed.notify_waiters();
-        let _ = tokio::time::timeout(grace, self.inner.flights.idle()).await;
-        self.flush_replays().await;
+        let engines = [self.former(), Some(self)];
+        for engine in engines.into_iter().flatten() {
+            engine.inner.closing.store(true, Ordering::SeqCst);
+            engine.inner.closed.notify_waiters();
+        }
+        let idle = async {
+            for engine in engines.into_iter().flatten() {
+                engine.inner.flights.idle().await;
+            }
+        };
+        let _ = tokio::time::timeout(grace, idle).await;
+        for engine in engines.into_iter().flatten() {
+            engine.flush_replays().await;
+        }
         self.in_flight()
     }
 
     /// How many calls run or wait in this process.
     pub fn in_flight(&self) -> usize {
-        self.inner.flights.len()
+        let own = self.inner.flights.len();
+        // In a rotation these are inside of others.
+        self.former()
+            .map_or(own, |former| former.in_flight().max(own))
     }
 
     /// How much runs and waits in this process now.
     pub fn load(&self) -> Load {
         let now = self.now();
-        let mut load = Load::default();
+        let mut load = Load {
+            // In a rotation a duplicate waits under the former secret already.
+            waiting: self.former().map_or(0, |former| former.load().waiting),
+            ..Load::default()
+        };
         for flight in self.inner.flights.all() {
             load.waiting += flight.waiters();
             if let Some(renewal) = &*crate::lock(&flight.renewal) {

@@ -39,7 +39,6 @@ pub mod profile;
 pub mod record;
 pub mod refusal;
 pub mod response;
-pub mod rotating;
 pub mod slot;
 pub mod store;
 
@@ -60,11 +59,9 @@ pub use profile::Profile;
 pub use record::{Meta, OnLapse, Record, Replay, State, Token};
 pub use refusal::{Reason, Refusal};
 pub use response::{Origin, Response};
-pub use rotating::Rotating;
 pub use slot::{Scope, Slot, SlotSecret};
 pub use store::{
-    Claim, Claimed, Completed, Former, Lease, Release, Released, Renewed, Store, StoreError,
-    StoreErrorKind,
+    Claim, Claimed, Completed, Lease, Release, Released, Renewed, Store, StoreError, StoreErrorKind,
 };
 
 /// Locks, also after a panic elsewhere: every critical section leaves its data whole.

@@ -10,7 +10,6 @@ use crate::entropy::Entropy;
 use crate::fingerprint::Fingerprint;
 use crate::key::Hint;
 use crate::response::Response;
-use crate::slot::Slot;
 use crate::store::Receipt;
 
 /// A record as read from a store at one moment.
@@ -157,10 +156,6 @@ pub struct Meta {
     pub trace: Option<Arc<str>>,
     /// A keyed digest of the credential, where the caller's identity was not verified.
     pub credential: Option<[u8; 32]>,
-    /// Where the same claim is kept under the other secret, if it was made while the slot secret was
-    /// rotated: what an operator does to one is done to both.
-    #[serde(skip)]
-    pub twin: Option<Slot>,
 }
 
 /// What kinds of actors a name may begin with, before a colon.

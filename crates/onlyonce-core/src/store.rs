@@ -88,22 +88,6 @@ pub struct Claim {
     pub keep_for: Duration,
     /// For people.
     pub meta: Arc<Meta>,
-    /// Where it is kept as well, while the slot secret is rotated: for [`Rotating`](crate::Rotating)
-    /// alone. Other stores go by the slot.
-    pub former: Option<Arc<Former>>,
-}
-
-/// The address of an operation under the former slot secret, while the secret is rotated.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Former {
-    /// Where.
-    pub slot: Slot,
-    /// For what: another one than under the secret in force where it covers a digest of a credential.
-    pub fingerprint: Fingerprint,
-    /// For people.
-    pub meta: Arc<Meta>,
-    /// The digest of the credential under the secret in force; `meta` has it under the former one.
-    pub credential: Option<[u8; 32]>,
 }
 
 impl Claim {
@@ -117,7 +101,6 @@ impl Claim {
             lease_for: self.lease_for,
             keep_for: self.keep_for,
             attempt: 1,
-            former: self.former.clone(),
         }
     }
 }
@@ -153,26 +136,9 @@ pub struct Lease {
     pub keep_for: Duration,
     /// 1, or more after a lapse.
     pub attempt: u32,
-    /// Where it is held as well, while the slot secret is rotated.
-    pub former: Option<Arc<Former>>,
 }
 
 impl Lease {
-    /// Its two halves, each as a lease of its own, if it is for two slots: the former one first.
-    pub(crate) fn halves(&self) -> Option<[Self; 2]> {
-        let former = self.former.as_deref()?;
-        let half = |slot, fingerprint| Self {
-            slot,
-            fingerprint,
-            former: None,
-            ..self.clone()
-        };
-        Some([
-            half(former.slot, former.fingerprint),
-            half(self.slot, self.fingerprint),
-        ])
-    }
-
     /// How a claim ends of which no use was made: the slot is given back, unless an earlier attempt
     /// may have taken effect. That is not forgotten, and stays as much in doubt as before.
     pub fn unused(&self) -> Release {

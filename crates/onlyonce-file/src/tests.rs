@@ -179,9 +179,7 @@ fn claim(n: u8) -> Claim {
             holder: "here".into(),
             trace: None,
             credential: None,
-            twin: None,
         }),
-        former: None,
     }
 }
 

@@ -106,7 +106,7 @@ impl Admin {
     }
 
     fn operate(&self) -> Result<&dyn Operate, Problem> {
-        self.engine.operators().ok_or_else(|| {
+        self.engine.store().operate().ok_or_else(|| {
             Problem::new(
                 StatusCode::NOT_IMPLEMENTED,
                 "this store has no operators' side",

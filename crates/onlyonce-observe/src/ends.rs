@@ -86,7 +86,6 @@ impl Ends {
                 holder: Arc::clone(&alike.holder),
                 trace: more.trace,
                 credential: None,
-                twin: None,
             }),
             fingerprint: None,
             intake: more.intake.as_deref(),

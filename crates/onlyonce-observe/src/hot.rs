@@ -160,7 +160,6 @@ mod tests {
             holder: "a".into(),
             trace: None,
             credential: None,
-            twin: None,
         });
         let hot = HotKeys::default();
         let ask = |number: u32| {

@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, request};
 use onlyonce_core::engine::{Call, Who};
 use onlyonce_core::fingerprint::{RequestParts, derive_key};
 use onlyonce_core::policy::{HttpRules, KeyNeed, Policy};
-use onlyonce_core::{Key, KeyError, Reason, Refusal};
+use onlyonce_core::{Engine, Key, KeyError, Reason, Refusal};
 use serde_json::value::RawValue;
 
 use crate::layer::Settings;
@@ -177,7 +177,8 @@ fn key_in_body(body: &[u8], policy: &Policy) -> Result<Option<Key>, KeyError> {
         .transpose()
 }
 
-/// The call, and who asks, where that is counted.
+/// The call, and who asks, where that is counted. While the secret is rotated it comes with the same
+/// call under the former one.
 fn call(
     parts: &request::Parts,
     covered: &Covered,
@@ -185,7 +186,22 @@ fn call(
     body: &[u8],
     settings: &Settings,
 ) -> Result<(Call, Option<Asker>), Refusal> {
-    let engine = &settings.engine;
+    let under = |engine: &Engine| call_under(engine, parts, covered, key, body, settings);
+    let (call, asker) = under(&settings.engine)?;
+    match settings.engine.former() {
+        Some(former) => Ok((call.after(under(former)?.0), asker)),
+        None => Ok((call, asker)),
+    }
+}
+
+fn call_under(
+    engine: &Engine,
+    parts: &request::Parts,
+    covered: &Covered,
+    key: &Key,
+    body: &[u8],
+    settings: &Settings,
+) -> Result<(Call, Option<Asker>), Refusal> {
     let policy = &settings.policy;
     let uri = origin::uri(&parts.uri, &parts.extensions);
     let mut scoped = settings.scope.read(
@@ -197,16 +213,14 @@ fn call(
         },
         engine,
     )?;
-    let fingerprint = |credential: Option<&[u8; 32]>| {
-        policy.fingerprint.apply(&RequestParts {
-            method: parts.method.as_str(),
-            path: uri.path(),
-            query: uri.query(),
-            headers: &parts.headers,
-            body,
-            credential: credential.map(<[u8; 32]>::as_slice),
-        })
-    };
+    let fingerprint = policy.fingerprint.apply(&RequestParts {
+        method: parts.method.as_str(),
+        path: uri.path(),
+        query: uri.query(),
+        headers: &parts.headers,
+        body,
+        credential: scoped.credential.as_ref().map(<[u8; 32]>::as_slice),
+    });
     let allowance = settings.allowance.as_ref();
     let asker = allowance.map(|_| scoped.asker(parts));
     let route = settings
@@ -222,11 +236,7 @@ fn call(
         intake: settings.label.clone().or(scoped.intake),
         route,
     };
-    let meaning = fingerprint(scoped.credential.as_ref());
-    let mut call = engine.call(&scoped.scope, key, meaning, policy, who);
-    if let Some(credential) = scoped.former_credential {
-        call = call.formerly(fingerprint(Some(&credential)), credential);
-    }
+    let call = engine.call(&scoped.scope, key, fingerprint, policy, who);
     let call = match covered.keep_for {
         Some(keep_for) => call.keep_for(keep_for),
         None => call,

@@ -64,8 +64,6 @@ pub(crate) struct Scoped<'a> {
     pub(crate) actor: Option<Arc<str>>,
     /// A digest of the credential, where the identity in the address is only claimed.
     pub(crate) credential: Option<[u8; 32]>,
-    /// The same under the former slot secret, while the secret is rotated.
-    pub(crate) former_credential: Option<[u8; 32]>,
     /// Who the caller is, where something vouches for it.
     proven: Option<Vec<u8>>,
     /// What no other caller can present, and is in the address: an opaque credential, a session.
@@ -164,7 +162,6 @@ impl<'a> Scoped<'a> {
             scope: engine.scope(),
             actor: None,
             credential: None,
-            former_credential: None,
             proven: None,
             secret: None,
             intake: None,

@@ -119,7 +119,6 @@ impl Operate for Readable {
             lease_for: Duration::ZERO,
             keep_for: Duration::ZERO,
             attempt: 1,
-            former: None,
         };
         let nothing = Arc::new(Response::panicked());
         match self.0.complete(&nobody, &nothing, Duration::ZERO).await? {

@@ -14,14 +14,9 @@ use crate::fingerprint::Fingerprint;
 use crate::key::Hint;
 use crate::record::{Meta, OnLapse, Token};
 use crate::response::{Origin, Response};
-use crate::slot::Slot;
 
 /// A name and a value take a byte each at least, for their lengths.
 const FIELD_BYTES_MIN: usize = 2;
-
-/// What is there at the end of what is told to people. Builds before the second one read only the first.
-const CREDENTIAL: u8 = 1;
-const TWIN: u8 = 2;
 
 /// What comes behind the head.
 pub(super) fn body(kept: &Kept) -> &[u8] {
@@ -206,14 +201,9 @@ pub(super) fn write_meta(out: &mut Vec<u8>, meta: &Meta) {
     put_option(out, meta.actor.as_deref(), put_text);
     put_text(out, &meta.holder);
     put_option(out, meta.trace.as_deref(), put_text);
-    out.push(match (meta.credential, meta.twin) {
-        (None, None) => 0,
-        (Some(_), None) => CREDENTIAL,
-        (None, Some(_)) => TWIN,
-        (Some(_), Some(_)) => CREDENTIAL | TWIN,
+    put_option(out, meta.credential, |out, digest| {
+        out.extend_from_slice(&digest);
     });
-    out.extend_from_slice(meta.credential.as_ref().map_or(&[], |it| &it[..]));
-    out.extend_from_slice(meta.twin.as_ref().map_or(&[], |it| &it.as_bytes()[..]));
 }
 
 fn put_text(out: &mut Vec<u8>, text: &str) {
@@ -228,31 +218,16 @@ pub(super) struct MetaRead<'a> {
     holder: &'a [u8],
     trace: Option<&'a [u8]>,
     credential: Option<[u8; 32]>,
-    twin: Option<Slot>,
 }
 
 pub(super) fn read_meta<'a>(reader: &mut Reader<'a>) -> Result<MetaRead<'a>, Malformed> {
-    let hint = Hint::from_bytes(reader.array()?);
-    let operation = reader.bytes()?;
-    let actor = reader.option(Reader::bytes)?;
-    let holder = reader.bytes()?;
-    let trace = reader.option(Reader::bytes)?;
-    let there = reader.byte()?;
-    if there > CREDENTIAL | TWIN {
-        return Err(Malformed);
-    }
-    let mut digest = |bit| match there & bit {
-        0 => Ok(None),
-        _ => reader.array().map(Some),
-    };
     Ok(MetaRead {
-        hint,
-        operation,
-        actor,
-        holder,
-        trace,
-        credential: digest(CREDENTIAL)?,
-        twin: digest(TWIN)?.map(Slot::from_bytes),
+        hint: Hint::from_bytes(reader.array()?),
+        operation: reader.bytes()?,
+        actor: reader.option(Reader::bytes)?,
+        holder: reader.bytes()?,
+        trace: reader.option(Reader::bytes)?,
+        credential: reader.option(Reader::array)?,
     })
 }
 
@@ -281,7 +256,6 @@ impl MetaRead<'_> {
             && *self.holder == *meta.holder.as_bytes()
             && optional(self.trace, &meta.trace)
             && self.credential == meta.credential
-            && self.twin == meta.twin
     }
 
     /// A copy, which shares with `known` the texts that many records have in common.
@@ -298,7 +272,6 @@ impl MetaRead<'_> {
             holder: share(self.holder, known.map(|it| &it.holder))?,
             trace: self.trace.map(copy).transpose()?,
             credential: self.credential,
-            twin: self.twin,
         })
     }
 }

@@ -17,7 +17,8 @@ use super::{Inner, OpenError};
 /// How often an engine looks unless told otherwise.
 pub(super) const CHECK_EVERY: Duration = Duration::from_secs(1);
 
-/// What an engine has agreed on with all others on its store, and whether that still holds.
+/// What an engine has agreed on with all others on its store, and whether that still holds. Shared
+/// with the engine under the former secret.
 pub(super) struct Agreement {
     own: Digest,
     marks: Vec<Mark>,

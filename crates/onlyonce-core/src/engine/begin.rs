@@ -178,6 +178,7 @@ impl Engine {
                 Err(_) if !admitted => return Claiming::Refuse(store_down(call)),
                 Err(error) => return self.claim_failed(call, &error),
             };
+            attempt.not_ours();
             let at_most = match judge(&record, call) {
                 Judgement::Replay(replay) => return Claiming::Replay(replay),
                 Judgement::Refuse(refusal) => return Claiming::Refuse(refusal),
@@ -212,7 +213,7 @@ impl Engine {
         let Some(operate) = self.inner.store.operate() else {
             return false;
         };
-        match call.look(operate).await {
+        match operate.get(&call.slot).await {
             Ok(Some(record)) => match judge(&record, call) {
                 Judgement::Replay(_) | Judgement::Refuse(_) => true,
                 Judgement::Wait { .. } | Judgement::ClaimAgain => false,
@@ -246,6 +247,7 @@ impl Engine {
             Ok(Claimed::Dead) => return Followed::Again,
             Err(_) => return Followed::Answer(Answer::Refused(store_down(call))),
         };
+        attempt.not_ours();
         let at_most = match judge(&record, call) {
             Judgement::Replay(replay) => return Followed::Answer(Answer::Replayed(replay)),
             Judgement::Refuse(refusal) => return Followed::Answer(Answer::Refused(refusal)),
@@ -282,15 +284,8 @@ impl Engine {
         let began = self.now();
         let store = &self.inner.store;
         let settled = async {
-            // Of two slots, the one that does not hold this claim says so at once.
-            let reply = async {
-                for slot in call.slots() {
-                    let left = at_most.saturating_sub(self.now().saturating_sub(began));
-                    store.settled(&slot, &record.token, left).await?;
-                }
-                Ok(())
-            };
             // A store whose reply hangs does not hold us longer than we asked for.
+            let reply = store.settled(&call.slot, &record.token, at_most);
             let reply = tokio::time::timeout(at_most.saturating_add(SETTLED_GRACE), reply).await;
             if let Ok(Err(error)) = reply {
                 self.store_failed(call, Verb::Settled, 1, &error);
@@ -427,6 +422,10 @@ impl<'a> ClaimAttempt<'a> {
         self.doubtful = false;
     }
 
+    fn not_ours(&mut self) {
+        self.doubtful = false;
+    }
+
     /// Sends the claim, again if its reply is lost; granted only with most of the lease left, and
     /// only by a store that still has what all processes agreed on. Says when it heard.
     async fn send(&mut self, mut sent: Duration) -> (Result<Claimed, StoreError>, Duration) {
@@ -442,23 +441,16 @@ impl<'a> ClaimAttempt<'a> {
                             self.doubtful = false;
                             return (Ok(Claimed::Granted { lease, overtook }), heard);
                         }
-                        // Overtaken before we began: nothing ran, so start over as a new attempt.
-                        Ok(false) => match self.give_back_rest(&lease).await {
-                            Ok(()) => {
-                                self.renew_token();
-                                sent = heard;
-                                continue;
-                            }
-                            Err(error) => error,
-                        },
+                        Ok(false) => {
+                            // Overtaken before we began: nothing ran, so start over as a new attempt.
+                            self.renew_token();
+                            sent = heard;
+                            continue;
+                        }
                         Err(error) => error,
                     }
                 }
-                Ok(other) => {
-                    // Somebody has the slot; of two, an earlier try may have left us the other one.
-                    self.doubtful = was_doubtful && self.claim.former.is_some();
-                    return (Ok(other), heard);
-                }
+                Ok(other) => return (Ok(other), heard),
                 Err(error) => {
                     self.engine
                         .store_failed(self.call, Verb::Claim, tries + 1, &error);
@@ -490,19 +482,6 @@ impl<'a> ClaimAttempt<'a> {
             agreement.confirm(&**store).await?;
         }
         Ok(claimed)
-    }
-
-    /// Gives back what is left of a lost lease that was for two slots.
-    async fn give_back_rest(&self, lease: &Lease) -> Result<(), StoreError> {
-        if lease.former.is_some() {
-            let why = lease.unused();
-            if let Err(error) = self.engine.inner.store.release(lease, why).await {
-                self.engine
-                    .store_failed(self.call, Verb::Release, 1, &error);
-                return Err(error);
-            }
-        }
-        Ok(())
     }
 
     /// Renews a lease of which more than a third passed on the way, until one arrives fresh;

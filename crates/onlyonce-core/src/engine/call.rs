@@ -5,13 +5,12 @@ use std::time::Duration;
 
 use crate::fingerprint::Fingerprint;
 use crate::key::{Hint, Key};
-use crate::operate::Operate;
 use crate::policy::Policy;
-use crate::record::{Meta, Record, Replay, Token};
+use crate::record::{Meta, Replay, Token};
 use crate::refusal::Refusal;
 use crate::response::Response;
 use crate::slot::Slot;
-use crate::store::{Claim, Former, Receipt, Store, StoreError};
+use crate::store::{Claim, Receipt};
 
 use super::execution::Execution;
 use super::finish::Held;
@@ -25,8 +24,8 @@ pub struct Call {
     pub(super) policy: Arc<Policy>,
     pub(super) keep_for: Duration,
     pub(super) meta: Arc<Meta>,
-    /// Where it is kept as well, while the secret is rotated.
-    pub(super) former: Option<Arc<Former>>,
+    /// The same under the former secret, while the secret is rotated.
+    pub(super) former: Option<Arc<Call>>,
     pub(super) intake: Option<Arc<str>>,
     pub(super) route: Option<Arc<str>>,
     /// When it came, on the engine's clock.
@@ -72,7 +71,6 @@ impl Who {
             holder: Arc::clone(holder),
             trace: self.trace,
             credential: self.credential,
-            twin: None,
         }
     }
 }
@@ -114,32 +112,10 @@ impl Call {
         self
     }
 
-    /// The same, kept under the former secret as well: its record links to this one, and back.
-    pub(super) fn also_at(mut self, slot: Slot, hint: Hint) -> Self {
-        Arc::make_mut(&mut self.meta).twin = Some(slot);
-        self.former = Some(Arc::new(Former {
-            slot,
-            fingerprint: self.fingerprint,
-            meta: Arc::new(Meta {
-                hint,
-                twin: Some(self.slot),
-                ..Meta::clone(&self.meta)
-            }),
-            credential: self.meta.credential,
-        }));
-        self
-    }
-
-    /// Says what `fingerprint` and digest of the credential are under the former secret, for a call
-    /// whose fingerprint covers such a [digest](crate::Engine::former_credential). Changes nothing
-    /// unless the secret is rotated.
+    /// The same call as [`Engine::former`](crate::Engine::former) makes it: claimed before this one.
     #[must_use]
-    pub fn formerly(mut self, fingerprint: Fingerprint, credential: [u8; 32]) -> Self {
-        if let Some(former) = &mut self.former {
-            let former = Arc::make_mut(former);
-            former.fingerprint = fingerprint;
-            Arc::make_mut(&mut former.meta).credential = Some(credential);
-        }
+    pub fn after(mut self, former: Self) -> Self {
+        self.former = Some(Arc::new(former));
         self
     }
 
@@ -157,32 +133,6 @@ impl Call {
             lease_for: self.policy.lease_for,
             keep_for: self.keep_for,
             meta: Arc::clone(&self.meta),
-            former: self.former.clone(),
-        }
-    }
-
-    /// Where its record is looked for: what is under the former secret decides.
-    pub(super) fn slots(&self) -> impl Iterator<Item = Slot> {
-        let former = self.former.as_ref().map(|former| former.slot);
-        former.into_iter().chain([self.slot])
-    }
-
-    /// What the store has of it, as far as an operator would see.
-    pub(super) async fn look(&self, operate: &dyn Operate) -> Result<Option<Record>, StoreError> {
-        if let Some(former) = &self.former
-            && let Some(record) = operate.get(&former.slot).await?
-        {
-            return Ok(Some(former.seen_now(self.fingerprint, record)));
-        }
-        operate.get(&self.slot).await
-    }
-
-    /// Its answer, if the store has it at hand. What is stored under the former secret counts, so only
-    /// that is looked at while the secret is rotated.
-    pub(super) fn recall(&self, store: &dyn Store) -> Option<Replay> {
-        match &self.former {
-            Some(former) => store.recall(&former.slot, &former.fingerprint),
-            None => store.recall(&self.slot, &self.fingerprint),
         }
     }
 }

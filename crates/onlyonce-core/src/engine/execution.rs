@@ -13,7 +13,7 @@ use crate::record::OnLapse;
 use crate::store::Lease;
 
 use super::call::Call;
-use super::flight::Flight;
+use super::flight::{Flight, Phase};
 
 /// Handed to the handler: its lease, key and attempt, and a say in what is stored.
 ///
@@ -129,6 +129,19 @@ impl Execution {
     pub fn is_lost(&self) -> bool {
         self.protection()
             .is_some_and(|protection| protection.flight.is_lost())
+    }
+
+    /// What it runs on; nothing when running without protection.
+    pub(super) fn flight(&self) -> Option<Arc<Flight>> {
+        let protection = self.protection()?;
+        Some(Arc::clone(&protection.flight))
+    }
+
+    /// Tells who waits that it ran and that the store does not take the result yet.
+    pub(super) fn stall(&self) {
+        if let Some(protection) = self.protection() {
+            protection.flight.enter(Phase::Stalled);
+        }
     }
 
     /// Does not store this answer; the next request with the key runs again, under any policy.

@@ -42,6 +42,10 @@ pub struct Held {
     pub(super) execution: Execution,
     /// Taken by `finish`; whoever drops the rest has not finished.
     pub(super) flight: Option<FlightGuard>,
+    /// Whether its caller has it: before that, nothing can have run.
+    pub(super) handed_out: bool,
+    /// The claim under the former secret, while the secret is rotated.
+    pub(super) within: Option<Box<Held>>,
 }
 
 impl Held {
@@ -49,15 +53,36 @@ impl Held {
     pub fn execution(&self) -> &Execution {
         &self.execution
     }
+
+    /// Not for its caller before another claim is granted as well, which it is then around.
+    pub(super) fn kept_back(mut self) -> Self {
+        self.handed_out = false;
+        self
+    }
+
+    pub(super) fn within(mut self, mut outer: Self) -> Self {
+        outer.handed_out = true;
+        self.within = Some(Box::new(outer));
+        self
+    }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        if self.flight.is_some()
-            && let Some(lease) = self.execution.lease()
-        {
+        let Some(flight) = self.flight.take() else {
+            return;
+        };
+        if let Some(lease) = self.execution.lease() {
+            let why = if self.handed_out {
+                Release::Unknown
+            } else {
+                lease.unused()
+            };
             self.engine
-                .release_in_background(&self.call, lease.clone(), Release::Unknown);
+                .release_in_background(&self.call, lease.clone(), why);
+        }
+        if !self.handed_out {
+            flight.leave();
         }
     }
 }
@@ -75,7 +100,10 @@ impl Engine {
             engine.emit_ended(&held.call, &held.execution);
             let answer = flight.end(answer);
             engine.report(&held.call, &answer, false);
-            Some(answer)
+            Some(match held.within.take() {
+                Some(outer) => outer.end_like(answer).await,
+                None => answer,
+            })
         });
         let unknown = || Answer::Refused(in_doubt(&call));
         finishing.await.ok().flatten().unwrap_or_else(unknown)

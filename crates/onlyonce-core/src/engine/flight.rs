@@ -114,6 +114,11 @@ impl Flights {
         Joined::Lead(self.guard(flight, owner))
     }
 
+    /// The flight that newcomers to the slot would find.
+    pub(super) fn find(&self, slot: &Slot) -> Option<Arc<Flight>> {
+        lock(self.shard(slot)).get(slot).cloned()
+    }
+
     /// Starts a flight for a call that holds the slot already, whoever else is at it.
     pub(super) fn take(&self, call: &Call, owner: super::Engine) -> FlightGuard {
         let flight = Flight::of(call);
@@ -247,6 +252,20 @@ impl Flight {
         }
     }
 
+    /// The answer at its end; nothing if its leader went away.
+    pub(super) async fn ended(&self) -> Option<Answer> {
+        loop {
+            let (phase, seen) = self.look();
+            match phase {
+                Phase::Ended(answer) => return Some(answer),
+                Phase::Left => return None,
+                Phase::Claiming | Phase::Waiting | Phase::Running | Phase::Stalled => {
+                    self.changed(seen).await;
+                }
+            }
+        }
+    }
+
     pub(super) fn enter(&self, phase: Phase) {
         let mut stage = lock(&self.phase);
         stage.phase = phase;
@@ -258,11 +277,6 @@ impl Flight {
     /// Whether it ran and the store does not take the result yet.
     pub(super) fn is_stalled(&self) -> bool {
         matches!(lock(&self.phase).phase, Phase::Stalled)
-    }
-
-    /// Whether it has ended, one way or another.
-    pub(super) fn is_over(&self) -> bool {
-        matches!(lock(&self.phase).phase, Phase::Ended(_) | Phase::Left)
     }
 
     pub(super) fn lose(&self) {
@@ -339,6 +353,11 @@ impl FlightGuard {
     pub(super) fn end(mut self, answer: Answer) -> Answer {
         self.land(Phase::Ended(answer.clone()));
         answer
+    }
+
+    /// Ends the flight before anything ran: whoever waited tries for itself.
+    pub(super) fn leave(mut self) {
+        self.land(Phase::Left);
     }
 
     /// Off the map first: whoever comes now asks the store.

@@ -169,8 +169,14 @@ impl Job {
         fingerprint.part(Part::Operation, self.name.as_bytes());
         fingerprint.part(Part::Input, &canonical_json(&input).unwrap_or(input));
         let fingerprint = fingerprint.finish();
-        let who = Who::doing(Arc::clone(&self.name));
-        let call = (self.engine).call(&self.scope, &key, fingerprint, &self.policy, who);
+        let call = |engine: &Engine| {
+            let who = Who::doing(Arc::clone(&self.name));
+            engine.call(&self.scope, &key, fingerprint, &self.policy, who)
+        };
+        let call = match self.engine.former() {
+            Some(former) => call(&self.engine).after(call(former)),
+            None => call(&self.engine),
+        };
 
         let failure: Arc<Mutex<Option<Failure<E>>>> = Arc::default();
         let reported = Arc::clone(&failure);

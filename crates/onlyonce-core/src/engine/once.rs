@@ -39,9 +39,12 @@ impl Engine {
         F: Future<Output = Outcome> + Send + 'static,
     {
         let call = call.into();
-        match self.recall(&call) {
-            Some(answer) => answer,
-            None => self.once_here(call, work).await,
+        match self.rotating(&call) {
+            None => match self.recall(&call) {
+                Some(answer) => answer,
+                None => self.once_here(call, work).await,
+            },
+            Some(before) => Box::pin(self.once_in_both(before, call, boxed(work))).await,
         }
     }
 
@@ -50,13 +53,13 @@ impl Engine {
         if self.is_closing() || !self.agrees() {
             return None;
         }
-        let replay = call.recall(&*self.inner.store)?;
+        let replay = self.inner.store.recall(&call.slot, &call.fingerprint)?;
         let answer = Answer::Replayed(replay);
         self.report(call, &answer, false);
         Some(answer)
     }
 
-    async fn once_here<W, F>(&self, call: Arc<Call>, work: W) -> Answer
+    pub(super) async fn once_here<W, F>(&self, call: Arc<Call>, work: W) -> Answer
     where
         W: FnOnce(Execution) -> F + Send + 'static,
         F: Future<Output = Outcome> + Send + 'static,
@@ -97,6 +100,13 @@ impl Engine {
     /// Claims the slot for a caller who runs the work by hand.
     pub async fn begin(&self, call: impl Into<Arc<Call>>) -> Verdict {
         let call = call.into();
+        match self.rotating(&call) {
+            None => self.begin_here(call).await,
+            Some(before) => Box::pin(self.begin_both(before, call)).await,
+        }
+    }
+
+    pub(super) async fn begin_here(&self, call: Arc<Call>) -> Verdict {
         let mut patience = Patience::default();
         loop {
             match self.inner.flights.join(&call, self.clone()) {
@@ -123,6 +133,8 @@ impl Engine {
             call,
             execution,
             flight: Some(flight),
+            handed_out: true,
+            within: None,
         })
     }
 
@@ -337,6 +349,17 @@ fn timed_out(call: &Call, execution: &Execution) -> Refusal {
         OnLapse::Rerun => refusal.retry_after(call.policy.retry_after),
         OnLapse::Hold => refusal,
     }
+}
+
+/// The work, boxed: flights of any work are one type, and small to move.
+pub(super) type Work = Box<dyn FnOnce(Execution) -> BoxFuture<'static, Outcome> + Send>;
+
+fn boxed<W, F>(work: W) -> Work
+where
+    W: FnOnce(Execution) -> F + Send + 'static,
+    F: Future<Output = Outcome> + Send + 'static,
+{
+    Box::new(|execution| Box::pin(work(execution)))
 }
 
 /// The caller of a flight: what waits is polled along with it, and costs no task and no wake-up of

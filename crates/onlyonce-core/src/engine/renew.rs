@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use futures_util::future::join;
 use tokio::sync::Notify;
 
 use crate::event::{About, Event, Verb};
@@ -132,9 +131,6 @@ impl Engine {
             Ok(Renewed::Lost) => {
                 let was_running = lock(&flight.renewal).take().is_some();
                 self.inner.flights.put_aside(&flight);
-                if was_running && let Some(halves) = lease.halves() {
-                    tokio::spawn(self.clone().keep_rest(Arc::clone(&flight), halves));
-                }
                 // Once the handler has ended this may be our own completion: no loss to tell of.
                 if !was_running || flight.is_settling() {
                     return;
@@ -159,23 +155,6 @@ impl Engine {
             route: None,
         };
         self.emit_about(&about, &event);
-    }
-
-    /// Of a lease on two slots one is lost, or completed already: the other is kept until the flight
-    /// ends, so that both can end alike.
-    async fn keep_rest(self, flight: Arc<Flight>, [former, current]: [Lease; 2]) {
-        let (store, lease_for) = (&self.inner.store, former.lease_for);
-        while !flight.is_over() {
-            let both = join(
-                store.renew(&former, lease_for),
-                store.renew(&current, lease_for),
-            );
-            let pause = match both.await {
-                (Ok(_), Ok(_)) => lease_for / 3,
-                (Err(_), _) | (_, Err(_)) => lease_for / 10,
-            };
-            tokio::time::sleep(pause).await;
-        }
     }
 
     /// Tries again what did not prolong the lease, well before its end.

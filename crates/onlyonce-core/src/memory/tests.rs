@@ -75,9 +75,7 @@ fn claim(n: u64) -> Claim {
             holder: "here".into(),
             trace: None,
             credential: None,
-            twin: None,
         }),
-        former: None,
     }
 }
 

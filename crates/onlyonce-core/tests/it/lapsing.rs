@@ -384,7 +384,6 @@ async fn a_live_record_is_never_taken_for_an_orphan() {
         lease_for: Duration::from_secs(1),
         keep_for: Duration::from_secs(1),
         meta: crate::support::meta(),
-        former: None,
     };
 
     for _ in 0..40 {

@@ -210,15 +210,11 @@ async fn a_result_that_cannot_be_stored_yet_is_waited_for_under_both() {
     }
 }
 
-/// Where `key` is kept under one of the secrets.
-fn slot_under(byte: u8, node: &Node, policy: &Policy) -> Slot {
-    let scope = node.engine.scope().with("test", "engine");
-    secret(byte).slot(&scope, &Key::new("key", &policy.key).unwrap())
-}
-
 /// Ends the lease that `both` has under the old secret, and only that one; says where it was.
 async fn end_former_lease(store: &Probe, both: &Node, policy: &Policy) -> Slot {
-    let slot = slot_under(OLD, both, policy);
+    let former = both.engine.former().unwrap();
+    let scope = both.engine.scope().with("test", "engine");
+    let slot = former.slot(&scope, &Key::new("key", &policy.key).unwrap());
     let record = store.inner.get(&slot).await.unwrap().unwrap();
     let lease = Lease {
         slot,
@@ -227,7 +223,6 @@ async fn end_former_lease(store: &Probe, both: &Node, policy: &Policy) -> Slot {
         lease_for: policy.lease_for,
         keep_for: policy.keep_for,
         attempt: record.attempt,
-        former: None,
     };
     store.inner.release(&lease, Release::Unknown).await.unwrap();
     slot
@@ -337,9 +332,10 @@ async fn a_secret_that_the_store_keeps_can_be_rotated() {
 
     let both = open(Some(NEW), Some(FormerSecret::Kept)).await.unwrap();
 
-    let run = |value: u32| move || async move { Ok::<_, String>(value) };
-    assert_eq!(kept.run("key", &(), run(1)).await.unwrap().value, 1);
-    assert_eq!(both.run("key", &(), run(2)).await.unwrap().value, 1);
+    let scope = kept.scope();
+    let key = Key::new("key", &onlyonce_core::KeyRule::default()).unwrap();
+    let former = both.former().expect("it rotates");
+    assert_eq!(former.slot(&scope, &key), kept.slot(&scope, &key));
     open(None, None).await.unwrap();
     open(Some(NEW), None).await.unwrap();
     let late = open(None, None).await;

@@ -219,9 +219,14 @@ impl Node {
         let key = Key::new(key, &KeyRule::default()).unwrap();
         let scope = self.engine.scope().with("test", "engine");
         let policy = Arc::new(policy.clone());
-        let who = Who::doing("test");
-        let meaning = fingerprint(meaning);
-        self.engine.call(&scope, &key, meaning, &policy, who)
+        let call = |engine: &Engine| {
+            let who = Who::doing("test");
+            engine.call(&scope, &key, fingerprint(meaning), &policy, who)
+        };
+        match self.engine.former() {
+            Some(former) => call(&self.engine).after(call(former)),
+            None => call(&self.engine),
+        }
     }
 
     /// Runs `work` under `key`.
@@ -395,6 +400,5 @@ pub(crate) fn meta() -> Arc<onlyonce_core::Meta> {
         holder: "somebody".into(),
         trace: None,
         credential: None,
-        twin: None,
     })
 }

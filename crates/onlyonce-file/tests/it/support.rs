@@ -168,9 +168,7 @@ pub(super) fn claim(n: u64) -> Claim {
             holder: "here".into(),
             trace: None,
             credential: None,
-            twin: None,
         }),
-        former: None,
     }
 }
 

@@ -165,9 +165,12 @@ pub(super) async fn find(
     };
     let mut found = Vec::new();
     // While the secret is rotated, a key has a record under each.
-    for hint in admin.engine.hints(&key) {
+    for engine in [Some(&admin.engine), admin.engine.former()]
+        .into_iter()
+        .flatten()
+    {
         let filter = Filter {
-            hint: Some(hint),
+            hint: Some(engine.hint(&key)),
             ..Filter::default()
         };
         found.extend(admin.operate()?.list(&filter, &page).await?);

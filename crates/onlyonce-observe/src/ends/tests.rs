@@ -56,7 +56,6 @@ fn meta(actor: Option<&str>, trace: Option<&str>) -> Arc<Meta> {
         holder: "here".into(),
         trace: trace.map(Into::into),
         credential: None,
-        twin: None,
     })
 }
 

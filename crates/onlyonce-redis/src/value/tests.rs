@@ -20,9 +20,7 @@ fn claim() -> Claim {
             holder: "here".into(),
             trace: None,
             credential: None,
-            twin: None,
         }),
-        former: None,
     }
 }
 

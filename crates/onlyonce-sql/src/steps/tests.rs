@@ -32,7 +32,6 @@ fn the_newest_dead_tokens_are_remembered() {
             lease_for: Duration::from_secs(30),
             keep_for: Duration::from_secs(30),
             attempt: 1,
-            former: None,
         };
         held.release(&lease, Release::NotRun, now);
     }

@@ -25,7 +25,6 @@ pub(crate) fn fresh() -> Claim {
         lease_for: LONG,
         keep_for: LONG,
         meta: meta("POST /payments"),
-        former: None,
     }
 }
 
@@ -46,7 +45,6 @@ pub(crate) fn meta(operation: &str) -> Arc<Meta> {
         holder: "test".into(),
         trace: None,
         credential: None,
-        twin: None,
     })
 }
 

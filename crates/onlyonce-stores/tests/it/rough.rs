@@ -275,9 +275,7 @@ pub(crate) fn claim() -> Claim {
             holder: "here".into(),
             trace: None,
             credential: None,
-            twin: None,
         }),
-        former: None,
     }
 }
 

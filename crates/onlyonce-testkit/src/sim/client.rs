@@ -150,11 +150,18 @@ fn call(world: &World, engine: &Engine, order: &Order, id: usize) -> Call {
         intake: None,
         route: None,
     };
-    let key = &world.keys[order.key];
-    let call = engine.call(&world.scope, key, order.fingerprint(), &order.policy, who);
-    match order.keep {
-        Some(keep) => call.keep_for(millis(keep)),
-        None => call,
+    let under = |engine: &Engine| {
+        let key = &world.keys[order.key];
+        let who = who.clone();
+        let call = engine.call(&world.scope, key, order.fingerprint(), &order.policy, who);
+        match order.keep {
+            Some(keep) => call.keep_for(millis(keep)),
+            None => call,
+        }
+    };
+    match engine.former().filter(|_| !world.former_ignored) {
+        Some(former) => under(engine).after(under(former)),
+        None => under(engine),
     }
 }
 

@@ -65,7 +65,6 @@ impl Handler {
                 landed: now,
                 lost: None,
                 failing: None,
-                completing: 0,
                 told_of_another: false,
                 releases_on: false,
                 told_absent: false,
@@ -162,18 +161,16 @@ impl Running {
             );
             let run = &state.ledger.runs[id];
             let call = &state.ledger.calls[run.call];
-            let (token, cells) = (run.token, state.ledger.known(call.process, call.key));
+            let token = run.token;
+            let cell = token.map_or(call.key, |token| state.ledger.cell_of(call, &token));
             let took = now - run.started;
             require(
                 call.by_hand || took <= call.terms.execution_max,
                 "a handler does not run past its deadline",
                 || format!("run {id} took {took} ms"),
             )?;
-            let holds = cells.into_iter().all(|cell| {
-                state.ledger.cells[cell].current(now).is_some_and(|held| {
-                    let pending = matches!(held.phase, Phase::Pending);
-                    Some(held.token) == token && pending && !held.orphan
-                })
+            let holds = state.ledger.cells[cell].current(now).is_some_and(|held| {
+                Some(held.token) == token && matches!(held.phase, Phase::Pending) && !held.orphan
             });
             require(
                 !(lost && holds),

@@ -22,8 +22,8 @@ pub(super) struct Ledger {
     /// One for each key; in a rotation, then another one for each, under the new secret.
     pub(super) cells: Vec<Cell>,
     pub(super) keys: usize,
-    /// Whether the slot secret is rotated.
-    pub(super) rotating: bool,
+    /// In a rotation, the half of the cells that every process finds.
+    pub(super) common_half: Option<usize>,
     pub(super) calls: Vec<Call>,
     pub(super) runs: Vec<Run>,
     pub(super) lives: Vec<Life>,
@@ -77,8 +77,6 @@ pub(super) struct Run {
     pub(super) lost: Option<Ms>,
     /// When its completion first failed.
     pub(super) failing: Option<Ms>,
-    /// How many completions of it are under way: as long as there is one, its flight is there.
-    pub(super) completing: usize,
     /// Its release was answered with another holder's stored answer of the same meaning.
     pub(super) told_of_another: bool,
     /// Its release failed once, and is tried on in the background.
@@ -134,10 +132,15 @@ impl Ledger {
 
     /// The cells of a key.
     pub(super) fn halves(&self, key: usize) -> Vec<usize> {
-        match self.rotating {
-            true => vec![key, key + self.keys],
-            false => vec![key],
+        match self.common_half {
+            Some(_) => vec![key, key + self.keys],
+            None => vec![key],
         }
+    }
+
+    /// The cell of a key that every process finds.
+    pub(super) fn common(&self, key: usize) -> usize {
+        key + self.common_half.unwrap_or(0) * self.keys
     }
 
     /// The cells of a key that `process` finds.
@@ -154,14 +157,44 @@ impl Ledger {
         cells.flat_map(|cell| &self.cells[cell].tenures)
     }
 
-    /// In a rotation, the other cell of the key of this one, if `process` finds it too.
-    pub(super) fn other_half(&self, process: usize, cell: usize) -> Option<&Cell> {
-        let other = match cell < self.keys {
-            true => cell + self.keys,
-            false => cell - self.keys,
-        };
-        let both = self.lives[process].secrets == Secrets::Both;
-        both.then(|| &self.cells[other])
+    /// In a rotation, who held the slots of this call's key under the old secret and under the new
+    /// one, if its process has both: it asks for the first and inside of that for the second.
+    pub(super) fn nested(&self, call: &Call) -> Option<[&[Tenure]; 2]> {
+        let cells = [call.key, call.key + self.keys];
+        let both = self.lives[call.process].secrets == Secrets::Both;
+        both.then(|| cells.map(|cell| &*self.cells[cell].tenures))
+    }
+
+    /// In a rotation, the calls beside this one whose flight may have got past the old secret's slot,
+    /// and what each held there: nothing, if it ran without protection.
+    pub(super) fn around(
+        &self,
+        call: usize,
+        window: Window,
+    ) -> impl Iterator<Item = (&Call, Option<&Tenure>)> {
+        let outer = self.nested(&self.calls[call]).map(|[outer, _]| outer);
+        let beside = outer.map(|outer| (outer, self.beside(call, window)));
+        let flights = beside.into_iter().flat_map(|(outer, beside)| {
+            beside.map(|leader| (leader, outer.iter().rev().find(|it| self.is_of(it, leader))))
+        });
+        flights.filter(move |(leader, held)| {
+            let since = Window::new(leader.started, window.to);
+            held.is_some() || (leader.terms.open && self.failed(leader.process, since))
+        })
+    }
+
+    /// Whether a tenure was claimed for this call.
+    fn is_of(&self, tenure: &Tenure, call: &Call) -> bool {
+        let claimed_for = self.call_of(&tenure.meta);
+        claimed_for.is_some_and(|it| std::ptr::eq(it, call))
+    }
+
+    /// The cell of this call's key in which `token` is or was.
+    pub(super) fn cell_of(&self, call: &Call, token: &Token) -> usize {
+        let mut cells = self.halves(call.key).into_iter();
+        cells
+            .find(|cell| self.cells[*cell].tenure_of(token).is_some())
+            .unwrap_or(call.key)
     }
 
     /// The call that a record was claimed for.
@@ -169,10 +202,23 @@ impl Ledger {
         self.calls.get(call_id(meta)?)
     }
 
-    /// The run under this token.
+    /// The run under this token; or, in a rotation, inside of it.
     pub(super) fn run_of(&self, token: &Token) -> Option<usize> {
         let of_token = |run: &Run| run.token.as_ref() == Some(token);
-        self.runs.iter().rposition(of_token)
+        let inside = || {
+            let call = call_id(&self.outer(token)?.meta)?;
+            self.runs.iter().rposition(|run| run.call == call)
+        };
+        self.runs.iter().rposition(of_token).or_else(inside)
+    }
+
+    /// The tenure of a token under the old secret, by a process that runs only under the new one
+    /// inside of it.
+    pub(super) fn outer(&self, token: &Token) -> Option<&Tenure> {
+        self.common_half?;
+        let mut cells = self.cells[..self.keys].iter();
+        let tenure = cells.find_map(|cell| cell.tenure_of(token))?;
+        (self.lives[tenure.process].secrets == Secrets::Both).then_some(tenure)
     }
 
     /// Whether a fault touched this process, or the store, in `window`.
@@ -308,7 +354,6 @@ impl Ledger {
     pub(super) fn flight(&self, run: &Run) -> Window {
         let leader = &self.calls[run.call];
         let until = match (run.ended, leader.left) {
-            _ if run.completing > 0 => Ms::MAX,
             (Some(_), Some(_)) if leader.flies_on => run.landed + STALL_MAX,
             (Some(_), Some(left)) => left.max(run.landed),
             (None, _) | (_, None) => Ms::MAX,

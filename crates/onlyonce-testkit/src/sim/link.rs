@@ -18,7 +18,6 @@ use super::history::{Short, What};
 use super::ledger::Run;
 use super::model::{Sender, Window};
 use super::process::Process;
-use super::rotation::Secrets;
 use super::terms::{LEASE_MAX, LEASE_MIN};
 use super::world::World;
 
@@ -48,16 +47,6 @@ impl Drop for UnderWay {
 }
 
 impl Link {
-    /// The planted bug: a process that has both secrets does not tell the store of the former one.
-    fn ignores(&self, slot: &Slot) -> bool {
-        self.world.former_ignored
-            && self.world.step(|state, _| {
-                let ledger = &state.ledger;
-                let is_former = ledger.key_of(slot).is_some_and(|cell| cell < ledger.keys);
-                is_former && ledger.lives[self.process.id].secrets == Secrets::Both
-            })
-    }
-
     pub(super) fn new(world: Arc<World>, process: Arc<Process>) -> Self {
         Self { world, process }
     }
@@ -142,10 +131,6 @@ impl Link {
 #[async_trait]
 impl Store for Link {
     async fn claim(&self, claim: &Claim) -> Result<Claimed, StoreError> {
-        if self.ignores(&claim.slot) {
-            let (lease, overtook) = (claim.lease(), None);
-            return Ok(Claimed::Granted { lease, overtook });
-        }
         let fate = self
             .depart(Verb::Claim, &claim.token, claim.lease_for)
             .await;
@@ -161,9 +146,6 @@ impl Store for Link {
     }
 
     async fn renew(&self, lease: &Lease, lease_for: Duration) -> Result<Renewed, StoreError> {
-        if self.ignores(&lease.slot) {
-            return Ok(Renewed::Kept);
-        }
         let fate = self
             .depart(Verb::Renew, &lease.token, lease.lease_for)
             .await;
@@ -191,14 +173,6 @@ impl Store for Link {
         response: &Arc<Response>,
         keep_for: Duration,
     ) -> Result<Completed, StoreError> {
-        if self.ignores(&lease.slot) {
-            return Ok(Completed::Absent);
-        }
-        self.world.step(|state, _| {
-            if let Some(id) = state.ledger.run_of(&lease.token) {
-                state.ledger.runs[id].completing += 1;
-            }
-        });
         let fate = self
             .depart(Verb::Complete, &lease.token, lease.lease_for)
             .await;
@@ -217,7 +191,6 @@ impl Store for Link {
             .await;
         let now = self.world.now();
         self.landed(&lease.token, |run, _| {
-            run.completing = run.completing.saturating_sub(1);
             run.told_absent |= matches!(reply, Ok(Completed::Absent));
             if reply.is_err() {
                 run.failing.get_or_insert(now);
@@ -227,9 +200,6 @@ impl Store for Link {
     }
 
     async fn release(&self, lease: &Lease, why: Release) -> Result<Released, StoreError> {
-        if self.ignores(&lease.slot) {
-            return Ok(Released::Ended);
-        }
         let fate = self
             .depart(Verb::Release, &lease.token, lease.lease_for)
             .await;

@@ -62,6 +62,14 @@ impl Rotation {
         }
     }
 
+    /// The half that every process of this run finds.
+    pub(super) const fn common_half(&self) -> usize {
+        match self.step {
+            Step::First => 0,
+            Step::Last => 1,
+        }
+    }
+
     pub(super) fn configure(&self, builder: Builder, secrets: Secrets) -> Builder {
         match secrets {
             Secrets::Old => builder.secret(self.old.clone()),

@@ -2,6 +2,7 @@
 //! held; none changes anything.
 
 pub(super) mod answers;
+mod nested;
 pub(super) mod refusals;
 pub(super) mod replies;
 pub(super) mod tenancy;

@@ -15,6 +15,7 @@ use super::kinds::{Fault, Heard, Seen};
 use super::model::{Cell, Closing, Window};
 use super::process::{open, shut_down};
 use super::report::require;
+use super::rotation::Rotation;
 use super::script::{Action, Script};
 use super::terms::{LEASE_MAX, Terms};
 use super::world::{Running, Weather, World};
@@ -61,12 +62,15 @@ fn lay_out(world: &World, keys: usize) {
         };
         state.ledger.cells = slots.into_iter().map(Cell::new).collect();
         state.ledger.keys = keys.len();
-        state.ledger.rotating = world.rotation.is_some();
+        let rotation = world.rotation.as_ref();
+        state.ledger.common_half = rotation.map(Rotation::common_half);
     });
 }
 
 async fn act(world: &Arc<World>, action: Action, resolved: &mut u32) {
     let on = |node: usize| world.step(|state, _| state.nodes[node].clone());
+    let slot = |cell: usize| world.step(|state, _| state.ledger.cells[cell].slot);
+    let halves = |key: usize| world.step(|state, _| state.ledger.halves(key));
     match action {
         Action::Call(order) => {
             world.step(|state, _| {
@@ -107,51 +111,26 @@ async fn act(world: &Arc<World>, action: Action, resolved: &mut u32) {
                 tokio::spawn(shut_down(Arc::clone(world), running, grace));
             }
         }
-        Action::Forget { key } => operate(world, key, Operation::Forget),
-        Action::Extend { key, ms } => operate(world, key, Operation::Extend(ms)),
+        Action::Forget { key } => {
+            for cell in halves(key) {
+                drop(world.forget(&slot(cell)).await);
+            }
+        }
+        Action::Extend { key, ms } => {
+            for cell in halves(key) {
+                drop(world.extend(&slot(cell), millis(ms)).await);
+            }
+        }
         Action::Resolve { key, keep } => {
+            let cell = world.step(|state, _| state.ledger.common(key));
             *resolved += 1;
             let body = Bytes::from(format!("resolved {resolved}"));
             let response = Arc::new(Response::new(StatusCode::OK, body));
-            operate(world, key, Operation::Resolve(response, keep));
+            drop(world.resolve(&slot(cell), &response, keep).await);
         }
         // Dropping what is expired changes nothing that anyone can see.
         Action::Sweep { records_max } => drop(world.operators().sweep(records_max).await),
     }
-}
-
-/// What an operator does to a key.
-enum Operation {
-    Forget,
-    Extend(Ms),
-    Resolve(Arc<Response>, Ms),
-}
-
-/// Has an operator do something through a process that is there. Of two records that the process
-/// finds, one is named: both are to change.
-fn operate(world: &Arc<World>, key: usize, operation: Operation) {
-    let through = world.step(|state, _| {
-        let running = state.living().next()?.clone();
-        let cells = state.ledger.known(running.process.id, key);
-        let cell = cells[state.ledger.calls.len() % cells.len()];
-        Some((running.engine, state.ledger.cells[cell].slot))
-    });
-    let Some((engine, slot)) = through else {
-        return;
-    };
-    tokio::spawn(async move {
-        let Some(operators) = engine.operators() else {
-            return;
-        };
-        // A store that does not answer changes nothing.
-        match operation {
-            Operation::Forget => drop(operators.forget(&slot).await),
-            Operation::Extend(ms) => drop(operators.extend(&slot, millis(ms)).await),
-            Operation::Resolve(response, keep) => {
-                drop(operators.resolve(&slot, &response, millis(keep)).await);
-            }
-        }
-    });
 }
 
 fn heal(world: &World) {

@@ -82,7 +82,7 @@ impl World {
             replies::completed(&expected, &actual)?;
             // With a lost token it only reads, whatever it offers.
             if reply == Reply::Stored {
-                tenancy::completed(&state.ledger, key, &lease.token, response, keep, now)?;
+                tenancy::completed(&state.ledger, &lease.token, response, keep)?;
             }
             state.record_is(key, now, Verb::Complete, after.as_ref())
         });
@@ -103,7 +103,7 @@ impl World {
             let reply = replies::of_release(&actual);
             state.committed(now, sender, Verb::Release, key, &lease.token, reply);
             replies::released(&expected, &actual)?;
-            tenancy::released(&state.ledger, key, &lease.token, why, now)?;
+            tenancy::released(&state.ledger, &lease.token, why, now)?;
             state.record_is(key, now, Verb::Release, after.as_ref())
         });
         Ok(actual)

@@ -49,7 +49,6 @@ pub(super) fn read<'a>(
         }) => {
             read.actor = Some(sub.as_str().into());
             read.credential = Some(engine.credential(credential.as_bytes()));
-            read.former_credential = engine.former_credential(credential.as_bytes());
             read.part("issuer", iss);
             read.part("subject", Some(sub));
         }

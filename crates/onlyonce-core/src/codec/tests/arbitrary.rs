@@ -70,7 +70,6 @@ prop_compose! {
             holder: holder.into(),
             trace: trace.map(Into::into),
             credential,
-            twin: None,
         }
     }
 }

@@ -24,7 +24,6 @@ fn ran(metrics: &Metrics, path: &str, route: Option<&str>, intake: Option<&str>)
             holder: "here".into(),
             trace: None,
             credential: None,
-            twin: None,
         }),
         fingerprint: None,
         intake,

@@ -35,9 +35,7 @@ pub(super) fn fresh() -> Claim {
             holder: "here".into(),
             trace: None,
             credential: None,
-            twin: None,
         }),
-        former: None,
     }
 }
 

@@ -229,16 +229,6 @@ impl Tenure {
         Some(Window::new(self.finished?, self.whole().to))
     }
 
-    /// Whether another half that keeps the same from now on keeps it at least as long, and no longer
-    /// than this one was asked to.
-    pub(in crate::sim) fn is_kept_like(&self, keep: Ms, now: Ms) -> bool {
-        let Some(finished) = self.finished else {
-            return false;
-        };
-        let fits = |expiry: &Ms| *expiry <= now + keep && keep <= *expiry - finished;
-        self.shown.iter().any(fits)
-    }
-
     /// Whether an answer could have named `expiry` as the end of its retention.
     pub(in crate::sim) fn showed(&self, expiry: onlyonce_core::Timestamp) -> bool {
         self.shown.iter().any(|it| wall(*it) == expiry)

@@ -82,7 +82,8 @@ fn ran(
     let (id, run) = own_run(ledger, call)?;
     let caller = &ledger.calls[call];
     let tenures = ledger.tenures(caller).rev();
-    // An operator may have resolved it meanwhile: then that is the answer, under the same token.
+    // An operator may have resolved it meanwhile: then that is the answer, under the same token, or
+    // in a rotation under that of the claim around it.
     let mut stored = tenures.filter(|it| ledger.run_of(&it.token) == Some(id));
     let during = Window::new(caller.started, now);
     let equal = |tenure: &Tenure| {
@@ -193,20 +194,16 @@ fn woken(ledger: &Ledger, call: usize, tenure: &Tenure, now: Ms) -> Checked {
     };
     // A claim that failed is sent again only after a pause.
     let before = Window::new(finished.saturating_sub(BACKOFF_MS), now);
-    // In a rotation the old secret's slot is claimed first: what is stored under the new one is told
-    // once that is free.
-    let behind_former = || {
+    // In a rotation it waits under the old secret first, though the answer is under the new one.
+    let around = || {
         let last = Window::new(now.saturating_sub(WAKE_MS), now);
-        let [former, current] = ledger.known(caller.process, caller.key)[..] else {
-            return false;
-        };
-        let mut current = ledger.cells[current].tenures.iter();
-        let mut former = ledger.cells[former].tenures.iter();
-        current.any(|it| std::ptr::eq(it, tenure)) && former.any(|it| it.live().meets(last))
+        ledger.nested(caller).is_some_and(|[outer, inner]| {
+            let is_inside = inner.iter().any(|it| std::ptr::eq(it, tenure));
+            is_inside && outer.iter().any(|it| it.live().meets(last))
+        })
     };
-    let excused = || {
-        ledger.troubled(caller.process, before) || overtaken() || unprotected() || behind_former()
-    };
+    let excused =
+        || ledger.troubled(caller.process, before) || overtaken() || unprotected() || around();
     require(
         now <= finished + WAKE_MS || excused(),
         "a waiter wakes within a bound when its answer is there",
@@ -222,8 +219,28 @@ fn shared(ledger: &Ledger, call: usize, replay: &Replay, now: Ms) -> Checked {
         let id = ledger.runs.iter().position(|it| std::ptr::eq(it, run))?;
         unstored(id, run, &replay.response).ok()
     });
+    // In a rotation a flight under the old secret may find the answer under the new one, and share
+    // it until the store has let go of the old slot.
+    let caller = &ledger.calls[call];
+    let found_since = |from: Ms| {
+        let inner = ledger.nested(caller).map_or(&[][..], |[_, inner]| inner);
+        inner.iter().any(|it| {
+            it.fingerprint == caller.fingerprint
+                && it.response().is_some_and(|it| says(it, &replay.response))
+                && it
+                    .stored()
+                    .is_some_and(|it| it.meets(Window::new(from, now)))
+        })
+    };
+    let elsewhere = || {
+        let mut around = ledger.around(call, ledger.answerable(call, now));
+        around.any(|(leader, held)| {
+            let from = held.map_or(leader.started, |it| it.granted);
+            leader.fingerprint == caller.fingerprint && found_since(from)
+        })
+    };
     require(
-        found.is_some(),
+        found.is_some() || elsewhere(),
         "an answer that is not stored is shared only with those who waited for it",
         || format!("call {call}: {:?}", replay.response),
     )
@@ -236,6 +253,16 @@ fn own_run(ledger: &Ledger, call: usize) -> Result<(usize, &Run), Broken> {
             rule: "who is told that the handler ran for it, it ran for",
             detail: format!("call {call} never ran"),
         })
+}
+
+/// Whether they say the same, whatever time each took.
+fn says(stored: &Response, heard: &Response) -> bool {
+    let took = stored.took;
+    *stored
+        == Response {
+            took,
+            ..heard.clone()
+        }
 }
 
 fn is_same(stored: &Arc<Response>, heard: &Arc<Response>) -> bool {

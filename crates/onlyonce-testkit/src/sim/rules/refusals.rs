@@ -5,7 +5,7 @@ use onlyonce_core::OnLapse;
 use crate::sim::clock::Ms;
 use crate::sim::history::Ending;
 use crate::sim::kinds::Heard;
-use crate::sim::ledger::{Call, Ledger, READ_AGE_MAX, STALL_MAX};
+use crate::sim::ledger::{Call, Ledger, READ_AGE_MAX, Run, STALL_MAX};
 use crate::sim::model::Window;
 use crate::sim::report::{Checked, require};
 
@@ -39,7 +39,10 @@ pub(in crate::sim) fn refused(ledger: &Ledger, call: usize, heard: Heard, now: M
             ended(Ending::TimedOut),
             "timed out is told only of a timeout",
         ),
-        Heard::NotRun => (ended(Ending::NotRun), "not run is told only if nothing ran"),
+        Heard::NotRun => (
+            ended(Ending::NotRun) || refused_inside(ledger, call, during),
+            "not run is told only if nothing ran",
+        ),
         Heard::NotStored => (
             unsettled(ledger, call, now),
             "not stored is told only if the store failed after a run",
@@ -70,6 +73,13 @@ pub(in crate::sim) fn refused(ledger: &Ledger, call: usize, heard: Heard, now: M
     })
 }
 
+/// In a rotation, whether it may have been attached to a flight under the old secret that was
+/// refused under the new one.
+fn refused_inside(ledger: &Ledger, call: usize, during: Window) -> bool {
+    let mut around = ledger.around(call, during);
+    around.any(|(leader, _)| leader.fingerprint == ledger.calls[call].fingerprint)
+}
+
 fn mismatched(ledger: &Ledger, call: usize, during: Window, fits: impl Fn(bool) -> bool) -> bool {
     let caller = &ledger.calls[call];
     let other = |it: &Call| {
@@ -84,7 +94,10 @@ fn mismatched(ledger: &Ledger, call: usize, during: Window, fits: impl Fn(bool) 
     // A flight of this process that was granted its claim: the store confirmed its fingerprint,
     // and as long as nothing says that the lease is lost, the process may believe it (docs/protocol.md#rule-12).
     let mut runs = ledger.runs.iter();
+    // In a rotation a flight may be granted its claim under the old secret alone, and run nothing.
+    let mut around = ledger.around(call, during);
     stored
+        || around.any(|(leader, held)| other(leader) && held.is_some())
         || runs.any(|run| {
             let leader = &ledger.calls[run.call];
             leader.process == caller.process
@@ -155,8 +168,16 @@ fn in_doubt(ledger: &Ledger, call: usize, during: Window) -> bool {
             let leader = &ledger.calls[run.call];
             let dropped = leader.by_hand && leader.hung_up;
             let unknown = matches!(run.ended, Some((_, Ending::Unknown | Ending::Abandoned)));
-            dropped || unknown
+            dropped || unknown || (run.call != call && is_doubted_around(ledger, run))
         })
+}
+
+/// In a rotation, whether it ran too long under the new secret, or its result was not stored: of the
+/// flight around it, which others are attached to, that is an unknown outcome.
+fn is_doubted_around(ledger: &Ledger, run: &Run) -> bool {
+    let too_long = matches!(run.ended, Some((_, Ending::TimedOut)));
+    let nested = ledger.nested(&ledger.calls[run.call]).is_some();
+    nested && (too_long || run.failing.is_some() || run.told_absent)
 }
 
 fn unsettled(ledger: &Ledger, call: usize, now: Ms) -> bool {

@@ -6,6 +6,7 @@ use onlyonce_core::policy::Fate;
 use onlyonce_core::response::Origin;
 use onlyonce_core::{Claim, Claimed, OnLapse, Release, Response, State, Token};
 
+use super::nested;
 use crate::sim::clock::{Ms, millis};
 use crate::sim::history::Ending;
 use crate::sim::ledger::{Ledger, Run};
@@ -88,8 +89,11 @@ fn given_back(ledger: &Ledger, old: &Tenure, now: Ms) -> Checked {
     let ran = ledger.run_of(&old.token).is_some();
     let call = ledger.call_of(&old.meta);
     let left = call.and_then(|call| call.left);
+    // In a rotation it is held for as long as the call inside of it waits, with or without a caller.
+    let waits_on = call.is_some_and(|call| call.hung_up && !call.by_hand);
+    let waits_inside = waits_on && ledger.outer(&old.token).is_some();
     let given_back = old.doubted.is_some();
-    let excused = ran || old.orphan || given_back;
+    let excused = ran || old.orphan || given_back || waits_inside;
     let Some(left) = left.filter(|_| !excused) else {
         return Ok(());
     };
@@ -143,8 +147,7 @@ fn succession(old: &Tenure, new: &Tenure) -> Checked {
     )
 }
 
-/// A handler starts: only under its own pending token, once a token, and with a fit succession. In a
-/// rotation that holds for each slot that its process finds.
+/// A handler starts: only under its own pending token, once a token, and with a fit succession.
 pub(in crate::sim) fn started(ledger: &mut Ledger, id: usize, now: Ms) -> Checked {
     let run = &ledger.runs[id];
     let call = &ledger.calls[run.call];
@@ -173,29 +176,28 @@ pub(in crate::sim) fn started(ledger: &mut Ledger, id: usize, now: Ms) -> Checke
     })?;
     // Only its own clock tells a process how long its claim was under way.
     let jumped = ledger.jumped(call.process, since);
-    for key in ledger.known(call.process, call.key) {
-        let cell = &mut ledger.cells[key];
-        let ours = cell.current(now).is_some_and(|held| {
-            held.token == token && matches!(held.phase, Phase::Pending) && held.lease_until > now
-        });
-        let forgotten = cell
-            .tenure_of(&token)
-            .is_some_and(|it| matches!(it.closed, Some((_, Closing::Forgotten))));
-        require(
-            ours || forgotten || jumped,
-            "a handler starts only with its own pending token in the store",
-            || {
-                format!(
-                    "run {id}, {token:?}, key {key}: the store has {:?}",
-                    cell.record(now)
-                )
-            },
-        )?;
-        for pair in cell.tenures.windows(2) {
-            succession(&pair[0], &pair[1])?;
-        }
+    let key = ledger.cell_of(call, &token);
+    let cell = &mut ledger.cells[key];
+    let ours = cell.current(now).is_some_and(|held| {
+        held.token == token && matches!(held.phase, Phase::Pending) && held.lease_until > now
+    });
+    let forgotten = cell
+        .tenure_of(&token)
+        .is_some_and(|it| matches!(it.closed, Some((_, Closing::Forgotten))));
+    require(
+        ours || forgotten || jumped,
+        "a handler starts only with its own pending token in the store",
+        || {
+            format!(
+                "run {id}, {token:?}, key {key}: the store has {:?}",
+                cell.record(now)
+            )
+        },
+    )?;
+    for pair in cell.tenures.windows(2) {
+        succession(&pair[0], &pair[1])?;
     }
-    Ok(())
+    nested::started(ledger, id, now)
 }
 
 /// A handler was dropped before its end, and nobody crashed.
@@ -213,18 +215,15 @@ pub(in crate::sim) fn dropped(ledger: &Ledger, run: &Run, now: Ms) -> Result<End
     Ok(Ending::TimedOut)
 }
 
-/// What is stored is what the handler answered, for as long as it or its caller asked; or, in a
-/// rotation, what is stored in the other half.
+/// What is stored is what the handler answered, for as long as it or its caller asked.
 pub(in crate::sim) fn completed(
     ledger: &Ledger,
-    cell: usize,
     token: &Token,
     response: &Arc<Response>,
     keep: Ms,
-    now: Ms,
 ) -> Checked {
-    if is_copy(ledger, cell, token, response, keep, now) {
-        return Ok(());
+    if let Some(outer) = ledger.outer(token) {
+        return nested::completed(ledger, outer, response, keep);
     }
     let Some(id) = ledger.run_of(token) else {
         return require(false, "only what ran is completed", || {
@@ -250,49 +249,6 @@ pub(in crate::sim) fn completed(
     )
 }
 
-/// In a rotation, whether this is the answer that the other half of the same key has, kept as long.
-fn is_copy(
-    ledger: &Ledger,
-    cell: usize,
-    token: &Token,
-    response: &Response,
-    keep: Ms,
-    now: Ms,
-) -> bool {
-    let Some(ours) = ledger.cells[cell].tenure_of(token) else {
-        return false;
-    };
-    let other = ledger.other_half(ours.process, cell);
-    let mut stored = other.iter().flat_map(|other| &other.tenures);
-    stored.any(|it| {
-        it.fingerprint == ours.fingerprint
-            && it.response().is_some_and(|it| **it == *response)
-            && it.is_kept_like(keep, now)
-    })
-}
-
-/// In a rotation, whether a claim is ended like its other half, which is not, or no longer, the same
-/// call's: that is in doubt, or gone with all that could have been stored there.
-fn ends_like_other(ledger: &Ledger, cell: usize, token: &Token, why: Release, now: Ms) -> bool {
-    let Some(ours) = ledger.cells[cell].tenure_of(token) else {
-        return false;
-    };
-    let Some(other) = ledger.other_half(ours.process, cell) else {
-        return false;
-    };
-    let since = Window::new(ours.granted, now);
-    let mut tenures = other.tenures.iter();
-    let in_doubt = tenures.any(|it| it.fingerprint == ours.fingerprint && it.in_doubt(since));
-    let gone = other.tenure_of(token).is_some_and(|it| {
-        let forgotten = matches!(it.closed, Some((_, Closing::Forgotten | Closing::Expired)));
-        forgotten || it.expires <= now
-    });
-    match why {
-        Release::Unknown => in_doubt || (gone && ours.attempt > 1),
-        Release::NotRun => gone && ours.attempt == 1,
-    }
-}
-
 /// Whether a claim that nobody ran follows another attempt that may have done something.
 fn took_over(ledger: &Ledger, token: &Token) -> bool {
     let mut tenures = ledger.cells.iter().filter_map(|cell| cell.tenure_of(token));
@@ -302,13 +258,10 @@ fn took_over(ledger: &Ledger, token: &Token) -> bool {
 /// A claim is given back only by who did not run, or whose answer says that it may run again; it is
 /// left in doubt only by who does not know, or must not run again. One that took over from another
 /// leaves what that one may have done in doubt.
-pub(in crate::sim) fn released(
-    ledger: &Ledger,
-    cell: usize,
-    token: &Token,
-    why: Release,
-    now: Ms,
-) -> Checked {
+pub(in crate::sim) fn released(ledger: &Ledger, token: &Token, why: Release, now: Ms) -> Checked {
+    if let Some(outer) = ledger.outer(token) {
+        return nested::released(ledger, outer, why, now);
+    }
     let run = ledger.run_of(token).map(|id| &ledger.runs[id]);
     // Who ran goes by what it was told: a late copy of its claim may have been granted anew since.
     let took_over = run.map_or_else(|| took_over(ledger, token), |run| run.attempt > 1);
@@ -323,7 +276,7 @@ pub(in crate::sim) fn released(
         (Release::NotRun | Release::Unknown, Some(None)) => false,
     };
     require(
-        true_words || ends_like_other(ledger, cell, token, why, now),
+        true_words,
         "a claim is given back only if nothing ran or nothing is to be stored",
         || {
             format!(

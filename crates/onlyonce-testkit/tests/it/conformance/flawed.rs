@@ -189,7 +189,6 @@ impl Store for Flawed {
                     lease_for: lease.lease_for,
                     keep_for,
                     meta: record.meta,
-                    former: None,
                 };
                 self.sound.forget(&lease.slot).await?;
                 self.sound.claim(&again).await?;
@@ -270,7 +269,6 @@ impl Operate for Flawed {
                 lease_for: extra,
                 keep_for: record.keep_left,
                 attempt: record.attempt,
-                former: None,
             };
             self.sound.renew(&lease, extra).await?;
         }
@@ -293,7 +291,6 @@ impl Operate for Flawed {
                 lease_for: Duration::ZERO,
                 keep_for,
                 attempt: record.attempt,
-                former: None,
             };
             self.sound.release(&lease, Release::Unknown).await?;
         }

@@ -150,7 +150,6 @@ async fn answer(store: &dyn Store, ask: Ask) -> Result<Told, StoreError> {
                 lease_for: lease.lease_for,
                 keep_for: lease.keep_for,
                 meta: Arc::new(meta),
-                former: None,
             };
             match store.claim(&claim).await? {
                 Claimed::Granted { lease, overtook } => {
@@ -348,7 +347,6 @@ impl<T> Wire<T> {
             lease_for: self.lease_for,
             keep_for: self.keep_for,
             attempt: self.attempt,
-            former: None,
         }
     }
 }
