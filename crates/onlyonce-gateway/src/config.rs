@@ -61,7 +61,7 @@ pub struct Config {
     #[serde(default)]
     pub profiles: BTreeMap<String, Rules>,
     /// Whose record it is: `route`, `caller`, `path:NAME`, `path-after:SEGMENT`, `header:NAME`,
-    /// `trusted-header:NAME`, `cookie:NAME`, `body:MEMBER`, `jwt:CLAIM`; and always the host that was asked for, so gateways
+    /// `trusted-header:NAME`, `user-header:NAME`, `cookie:NAME`, `body:MEMBER`, `jwt:CLAIM`; and always the host that was asked for, so gateways
     /// that share a store are called by one name. Default: what the profile says.
     pub scope: Option<Vec<ScopePart>>,
     /// How long an answer is kept. Default: what the profile says.

@@ -311,7 +311,7 @@ fn read_headers(config: &Config) -> Result<Arc<[HeaderName]>, ConfigError> {
             ..
         } = policy(config, route)?;
         let scoped = http.scope.into_iter().filter_map(|part| match part {
-            ScopePart::Header { name, .. } => Some(name),
+            ScopePart::Header { name, .. } | ScopePart::UserHeader(name) => Some(name),
             ScopePart::Route
             | ScopePart::Caller
             | ScopePart::Path(_)

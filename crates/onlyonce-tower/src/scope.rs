@@ -213,18 +213,23 @@ impl ScopeRule {
             ScopePart::PathAfter(segment) => {
                 scoped.named(segment, read::segment_after(subject.path, segment));
             }
-            ScopePart::Header { name, trusted } => {
+            ScopePart::Header {
+                name,
+                trusted: false,
+            } => {
                 let value = read::only_line(&subject.parts.headers, name)?;
                 scoped.part(name.as_str(), value);
-                match value.filter(|value| !value.is_empty()) {
-                    Some(value) if *trusted => {
-                        scoped.actor = str::from_utf8(value).ok().map(Into::into);
-                        scoped.prove(&[name.as_str().as_bytes(), value]);
-                    }
-                    // Whom nothing in front has named, the credential still tells apart.
-                    None if *trusted => caller::read(subject.parts, engine, scoped)?,
-                    Some(_) | None => {}
-                }
+            }
+            // Its value may be a secret, such as an API key: it names nobody.
+            ScopePart::Header {
+                name,
+                trusted: true,
+            } => {
+                self.read_trusted(name, subject, engine, scoped)?;
+            }
+            ScopePart::UserHeader(name) => {
+                let value = self.read_trusted(name, subject, engine, scoped)?;
+                scoped.actor = value.and_then(|it| str::from_utf8(it).ok()).map(Into::into);
             }
             ScopePart::Cookie(name) => {
                 let value = read::cookie(&subject.parts.headers, name)?;
@@ -240,6 +245,25 @@ impl ScopeRule {
             ScopePart::Jwt(claim) => self.read_token(claim, subject, scoped)?,
         }
         Ok(())
+    }
+
+    /// Reads a header that something in front sets, and gives its value. Callers that it has not named
+    /// are still told apart by their credential.
+    fn read_trusted<'a>(
+        &self,
+        name: &http::HeaderName,
+        subject: &Subject<'a>,
+        engine: &Engine,
+        scoped: &mut Scoped<'a>,
+    ) -> Result<Option<&'a [u8]>, Refusal> {
+        let value = read::only_line(&subject.parts.headers, name)?;
+        scoped.part(name.as_str(), value);
+        let value = value.filter(|value| !value.is_empty());
+        match value {
+            Some(value) => scoped.prove(&[name.as_str().as_bytes(), value]),
+            None => caller::read(subject.parts, engine, scoped)?,
+        }
+        Ok(value)
     }
 
     #[cfg(feature = "jwt")]
@@ -276,7 +300,8 @@ fn tells_callers_apart(part: &ScopePart) -> bool {
         ScopePart::Caller
         | ScopePart::Cookie(_)
         | ScopePart::Jwt(_)
-        | ScopePart::Header { trusted: true, .. } => true,
+        | ScopePart::Header { trusted: true, .. }
+        | ScopePart::UserHeader(_) => true,
         ScopePart::Route
         | ScopePart::Path(_)
         | ScopePart::PathAfter(_)

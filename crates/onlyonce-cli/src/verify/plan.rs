@@ -163,6 +163,7 @@ fn kept_members(policy: &Policy) -> Vec<String> {
         | ScopePart::Path(_)
         | ScopePart::PathAfter(_)
         | ScopePart::Header { .. }
+        | ScopePart::UserHeader(_)
         | ScopePart::Cookie(_)
         | ScopePart::Jwt(_) => None,
     });

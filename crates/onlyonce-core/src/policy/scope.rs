@@ -32,6 +32,9 @@ pub enum ScopePart {
         /// Whether something in front of us sets it and removes what clients send.
         trusted: bool,
     },
+    /// `user-header:NAME`: a trusted header with the caller's name, which is no secret: it is shown as
+    /// the actor in records, log and audit.
+    UserHeader(HeaderName),
     /// `cookie:NAME`: a session cookie. The caller is the owner of the session.
     Cookie(String),
     /// `body:MEMBER`: a member of the JSON body.
@@ -41,13 +44,14 @@ pub enum ScopePart {
 }
 
 /// How each part is written.
-const FORMS: [&str; 9] = [
+const FORMS: [&str; 10] = [
     "route",
     "caller",
     "path:NAME",
     "path-after:SEGMENT",
     "header:NAME",
     "trusted-header:NAME",
+    "user-header:NAME",
     "cookie:NAME",
     "body:MEMBER",
     "jwt:CLAIM",
@@ -58,9 +62,12 @@ impl FromStr for ScopePart {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (kind, name) = text.split_once(':').unwrap_or((text, ""));
+        let header_name = || {
+            HeaderName::from_bytes(name.as_bytes())
+                .map_err(|_| format!("`{name}` is not a header name"))
+        };
         let header = |trusted| {
-            let name = HeaderName::from_bytes(name.as_bytes())
-                .map_err(|_| format!("`{name}` is not a header name"))?;
+            let name = header_name()?;
             Ok(Self::Header { name, trusted })
         };
         match (kind, name.is_empty()) {
@@ -70,6 +77,7 @@ impl FromStr for ScopePart {
             ("path-after", false) if !name.contains('/') => Ok(Self::PathAfter(name.to_owned())),
             ("header", false) => header(false),
             ("trusted-header", false) => header(true),
+            ("user-header", false) => header_name().map(Self::UserHeader),
             ("cookie", false) => Ok(Self::Cookie(name.to_owned())),
             ("body", false) => Ok(Self::Body(name.to_owned())),
             ("jwt", false) => Ok(Self::Jwt(name.to_owned())),
@@ -96,6 +104,7 @@ impl fmt::Display for ScopePart {
                 name,
                 trusted: true,
             } => write!(f, "trusted-header:{name}"),
+            Self::UserHeader(name) => write!(f, "user-header:{name}"),
             Self::Cookie(name) => write!(f, "cookie:{name}"),
             Self::Body(member) => write!(f, "body:{member}"),
             Self::Jwt(claim) => write!(f, "jwt:{claim}"),

@@ -46,7 +46,7 @@ pub struct Rules {
     /// What replaces a missing key: a digest of a JSON body's context and data.
     pub derive: Option<Maybe<Derive>>,
     /// Whose record it is: `route`, `caller`, `path:NAME`, `path-after:SEGMENT`, `header:NAME`,
-    /// `trusted-header:NAME`, `cookie:NAME`, `body:MEMBER`, `jwt:CLAIM`; and always the host.
+    /// `trusted-header:NAME`, `user-header:NAME`, `cookie:NAME`, `body:MEMBER`, `jwt:CLAIM`; and always the host.
     pub scope: Option<Vec<ScopePart>>,
     /// How long an answer is kept.
     pub ttl: Option<Retention>,

@@ -228,6 +228,7 @@ fn tells_callers_apart(scope: &[ScopePart]) -> bool {
     let known = |part: &ScopePart| match part {
         ScopePart::Jwt(_) | ScopePart::Cookie(_) => true,
         ScopePart::Header { trusted, .. } => *trusted,
+        ScopePart::UserHeader(_) => true,
         ScopePart::Route
         | ScopePart::Caller
         | ScopePart::Path(_)
@@ -342,6 +343,7 @@ fn scope(config: &Config, parts: &[ScopePart], route: Option<&Route>) -> Vec<Opt
             | ScopePart::Route
             | ScopePart::Caller
             | ScopePart::Header { .. }
+            | ScopePart::UserHeader(_)
             | ScopePart::Cookie(_)
             | ScopePart::Body(_) => {}
         }

@@ -10,7 +10,7 @@ use crate::support::{Service, client, eventually, gateway};
 /// Callers are named by a header that something in front sets.
 fn audited(folder: &Path) -> String {
     let path = folder.join("audit.jsonl");
-    format!("scope = [\"trusted-header:x-user\"]\n[audit]\npath = {path:?}\n")
+    format!("scope = [\"user-header:x-user\"]\n[audit]\npath = {path:?}\n")
 }
 
 async fn order(gateway: &Gateway, user: &str, key: &str) {
@@ -54,7 +54,7 @@ async fn written(folder: &Path, count: usize) -> String {
 }
 
 #[tokio::test]
-async fn a_trusted_header_names_the_actor_whose_entries_are_read_and_purged() {
+async fn a_user_header_names_the_actor_whose_entries_are_read_and_purged() {
     let service = Service::start().await;
     let folder = tempfile::tempdir().unwrap();
     let gateway = gateway(service.address, &audited(folder.path())).await;

@@ -91,7 +91,7 @@ fn what_is_wrong_is_told_with_what_would_be_right() {
         ("redis://h?prefix=", "prefix"),
         ("redis://h?connections=0", "at least 1"),
         ("redis://h?timeout_ms=0", "at least 1"),
-        ("redis://h?eviction=allow", "refuse, warn"),
+        ("redis://h?eviction=yes", "refuse, warn"),
         ("redis://h?claim=native", "auto, script"),
         ("redis://h?wait_replica=1", "`wait_replicas`"),
         (
