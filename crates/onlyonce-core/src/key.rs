@@ -327,9 +327,10 @@ impl fmt::Display for Hint {
     }
 }
 
+/// As much as a record keeps, so that one looks alike before and after it is stored.
 impl fmt::Debug for Hint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{self}…")
+        write!(f, "{}…", self.shown(HINT_CHARS_MAX))
     }
 }
 
