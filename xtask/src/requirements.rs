@@ -65,11 +65,11 @@ const SERIES: [(&str, u32); 10] = [
     ("R", 8),
     ("T", 4),
     ("B", 7),
-    ("G", 10),
-    ("O", 5),
+    ("G", 14),
+    ("O", 8),
     ("X", 4),
     ("PROTOCOL ", 42),
-    ("KNOWN ", 26),
+    ("KNOWN ", 42),
 ];
 /// Ids without a number: the default numbers and the profiles.
 const SINGLE: [&str; 2] = ["N", "P"];

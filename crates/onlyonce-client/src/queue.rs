@@ -127,7 +127,6 @@ pub struct Edited {
 
 /// How far an operation is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Status {
     /// It will be sent, or sent again.
     Waiting {
