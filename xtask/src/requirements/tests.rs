@@ -100,13 +100,13 @@ fn ids_end_where_the_requirements_end() {
         "R8",
         "T4",
         "B7",
-        "G10",
-        "O5",
+        "G14",
+        "O8",
         "X4",
         "N",
         "P",
         "PROTOCOL 1",
-        "KNOWN 26",
+        "KNOWN 42",
     ];
     let bad = [
         "",
@@ -123,7 +123,7 @@ fn ids_end_where_the_requirements_end() {
         "PROTOCOL 43",
         "PROTOCOL 01",
         "PROTOCOL3",
-        "KNOWN 27",
+        "KNOWN 43",
         "K1 K2",
     ];
 
