@@ -64,7 +64,7 @@ async fn waits(queue: &Queue, id: onlyonce_client::OperationId) -> String {
                 cause: Some(cause), ..
             } => return cause.name().to_owned(),
             Status::Waiting { cause: None, .. } => tokio::task::yield_now().await,
-            settled @ (Status::Spare | Status::Done { .. } | Status::Failed { .. } | _) => {
+            settled @ (Status::Spare | Status::Done { .. } | Status::Failed { .. }) => {
                 panic!("{settled:?}")
             }
         }
