@@ -34,6 +34,11 @@ impl Version {
         }
     }
 
+    /// Whether scripts have flags here.
+    pub(super) fn is_native(self) -> bool {
+        self >= NATIVE
+    }
+
     pub(super) fn dialect(self, settings: &Settings) -> Dialect {
         Dialect {
             flags: self >= NATIVE && settings.claim_by == ClaimBy::Version,
@@ -85,7 +90,7 @@ pub(super) async fn servers(
     }
 }
 
-fn version(info: &str) -> Result<Version, OpenError> {
+pub(super) fn version(info: &str) -> Result<Version, OpenError> {
     let told = field(info, "redis_version")
         .ok_or_else(|| refused("INFO does not tell the server's version"))?;
     let version =

@@ -50,6 +50,7 @@ use onlyonce_core::{
 use self::eviction::EvictionWatch;
 use self::fleet::Fleet;
 use self::node::Want;
+pub use self::quorum::{QuorumMember, RedisQuorum, Standing};
 use self::reply::Reply;
 use self::scripts::{Scripts, Step};
 use self::trouble::Trouble;
@@ -67,6 +68,7 @@ mod fleet;
 mod link;
 mod node;
 mod operate;
+mod quorum;
 mod reply;
 mod scan;
 mod scripts;

@@ -67,13 +67,18 @@ impl Scan {
 
 /// The prefix taken literally, then the digits of a slot.
 fn pattern(prefix: &[u8]) -> Vec<u8> {
-    let mut pattern = Vec::with_capacity(prefix.len() + 2 * Slot::BYTES);
+    literal(prefix, &[b'?'; 2 * Slot::BYTES])
+}
+
+/// A pattern for keys that begin with this prefix, taken literally, and go on like `rest`.
+pub(super) fn literal(prefix: &[u8], rest: &[u8]) -> Vec<u8> {
+    let mut pattern = Vec::with_capacity(prefix.len() + rest.len());
     for byte in prefix {
         if b"*?[]\\^-".contains(byte) {
             pattern.push(b'\\');
         }
         pattern.push(*byte);
     }
-    pattern.resize(pattern.len() + 2 * Slot::BYTES, b'?');
+    pattern.extend_from_slice(rest);
     pattern
 }

@@ -30,7 +30,8 @@ bury(r, token, dead_till, now)
 finish_even_if_full()
 if not held then
   put(r)
-elseif not_run then
+-- Whose lapsed attempt it took over, that may have happened: it is not forgotten.
+elseif not_run and r.attempt <= 1 then
   clear(r)
   wake()
 else

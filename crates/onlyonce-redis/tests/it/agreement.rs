@@ -135,6 +135,33 @@ async fn processes_that_race_over_a_server_without_data_never_run_a_key_on_both_
     }
 }
 
+/// The server is emptied under connections that stay, while one process calls and another starts.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn processes_that_race_over_a_flushed_server_never_run_a_key_on_both_secrets() {
+    let server = start(&[]);
+    let (old, runs) = (process(&server).await, Arc::new(AtomicUsize::new(0)));
+    let kept: Vec<u8> = tell(&server, &["GET", "onlyonce:agreed:slot-secret"]).await;
+    for round in 0..20 {
+        send(&old, &format!("before-{round}"), &runs).await;
+        runs.store(0, Ordering::SeqCst);
+        let _: () = tell(&server, &["FLUSHALL"]).await;
+
+        let key = format!("key-{round}");
+        let new = async {
+            let new = process(&server).await;
+            let answer = send(&new, &key, &runs).await;
+            (new, answer)
+        };
+        let ((new, one), other) = tokio::join!(new, send(&old, &key, &runs));
+
+        let again = [send(&old, &key, &runs).await, send(&new, &key, &runs).await];
+        let ran = runs.load(Ordering::SeqCst);
+        assert_eq!(ran, 1, "round {round}: {one:?} {other:?} {again:?}");
+    }
+    let now: Vec<u8> = tell(&server, &["GET", "onlyonce:agreed:slot-secret"]).await;
+    assert_eq!(now, kept);
+}
+
 /// What depends on a connection is counted.
 #[tokio::test]
 async fn every_new_connection_is_noticed() {

@@ -1,5 +1,8 @@
 //! A server whose eviction policy is changed while the store is open.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use onlyonce_core::{Operate, Store, StoreErrorKind};
 use onlyonce_redis::RedisStore;
 use onlyonce_testkit::servers::Server;
@@ -45,6 +48,10 @@ async fn who_accepts_eviction_is_only_warned() {
     let server = start(&["maxmemory 100mb"]);
     let url = format!("{}?eviction=warn", server.url());
     let store = RedisStore::open(&url).await.unwrap();
+    let warnings = Arc::<AtomicUsize>::default();
+    let _listening = tracing::subscriber::set_default(Warnings(Arc::clone(&warnings)));
+    store.recheck().await.unwrap();
+    assert_eq!(warnings.load(Ordering::SeqCst), 0);
 
     let _: () = tell(
         &server,
@@ -53,5 +60,31 @@ async fn who_accepts_eviction_is_only_warned() {
     .await;
 
     store.recheck().await.unwrap();
+    assert_eq!(warnings.load(Ordering::SeqCst), 1);
     granted(&store, &fresh()).await;
+}
+
+/// Counts the warnings of stores.
+struct Warnings(Arc<AtomicUsize>);
+
+impl tracing::Subscriber for Warnings {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        *metadata.level() == tracing::Level::WARN && metadata.target() == "onlyonce"
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn event(&self, _: &tracing::Event<'_>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
 }

@@ -27,6 +27,7 @@ mod graves;
 mod listening;
 mod opening;
 mod private;
+mod quorum;
 mod rounds;
 mod tls;
 mod topology;

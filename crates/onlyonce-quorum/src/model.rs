@@ -1,0 +1,142 @@
+//! An acceptor as a pure state machine: the same decisions as the scripts of `onlyonce-redis`, for
+//! the simulator, for exhaustive models and for tests that compare the two.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::acceptor::{Accept, Accepted, Held, Prepare, Prepared, Seen};
+use crate::ballot::Ballot;
+
+/// How long a promise is kept for a register that has no value. A forgotten promise breaks nothing,
+/// because only a ballot that was promised is accepted; but its proposer has to ask again.
+pub const PROMISE_KEPT: Duration = Duration::from_secs(600);
+/// A register that was promised something stays at least so long.
+pub const PROMISED_KEPT_MIN: Duration = Duration::from_secs(60);
+/// How often the highest round becomes the floor for registers that a server does not have. Less than
+/// half of [`PROMISED_KEPT_MIN`]: what has vanished is always below the floor.
+pub const FLOOR_EVERY: Duration = Duration::from_secs(25);
+
+/// The registers of one server.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Model {
+    registers: BTreeMap<Vec<u8>, Register>,
+    /// The highest round that was promised for any register, also for those that vanished.
+    round_max: u64,
+    /// Below or at this round, nothing is promised for a register that is not there.
+    floor: u64,
+    /// When the floor was last raised.
+    floor_at: Duration,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+struct Register {
+    promised: Option<Ballot>,
+    accepted: Option<(Ballot, Bytes, Duration)>,
+    /// When it vanishes, by this server's clock.
+    until: Option<Duration>,
+}
+
+impl Model {
+    /// A server that was admitted with this floor.
+    pub fn admitted(floor: u64) -> Self {
+        Self {
+            round_max: floor,
+            floor,
+            ..Self::default()
+        }
+    }
+
+    /// The highest round that was promised for any register.
+    pub fn round_max(&self) -> u64 {
+        self.round_max
+    }
+
+    /// [`Acceptor::prepare`](crate::Acceptor::prepare) at the moment `now` of this server's clock.
+    pub fn prepare(&mut self, ask: &Prepare, now: Duration) -> Prepared {
+        self.tidy(&ask.key, now);
+        let found = self.registers.get(&ask.key[..]);
+        if ask.only_if_new && found.is_some_and(|it| it.accepted.is_some()) {
+            return Prepared::Told(self.look(&ask.key, now));
+        }
+        let promised = match found.and_then(|it| it.promised) {
+            Some(promised) => promised,
+            None => Ballot::end_of(self.floor),
+        };
+        if ask.ballot < promised {
+            return Prepared::Refused(promised);
+        }
+        self.round_max = self.round_max.max(ask.ballot.round());
+        let register = self.registers.entry(ask.key.to_vec()).or_default();
+        register.promised = Some(ask.ballot);
+        if register.accepted.is_none() {
+            register.until = Some(now.saturating_add(PROMISE_KEPT));
+        } else if let Some(until) = &mut register.until {
+            *until = (*until).max(now.saturating_add(PROMISED_KEPT_MIN));
+        }
+        Prepared::Promised(self.look(&ask.key, now))
+    }
+
+    /// [`Acceptor::accept`](crate::Acceptor::accept) at the moment `now` of this server's clock.
+    pub fn accept(&mut self, ask: &Accept, now: Duration) -> Accepted {
+        self.tidy(&ask.key, now);
+        let Some(register) = self.registers.get_mut(&ask.key[..]) else {
+            return Accepted::No(None);
+        };
+        if let Some((ballot, ..)) = &register.accepted
+            && *ballot == ask.ballot
+        {
+            return Accepted::Yes;
+        }
+        if register.promised != Some(ask.ballot) {
+            return Accepted::No(register.promised);
+        }
+        if let Some(next) = ask.next {
+            register.promised = Some(next);
+            self.round_max = self.round_max.max(next.round());
+        }
+        register.accepted = Some((ask.ballot, ask.value.clone(), now));
+        register.until = ask
+            .keep_for
+            .map(|keep_for| now.saturating_add(keep_for.max(PROMISED_KEPT_MIN)));
+        Accepted::Yes
+    }
+
+    /// [`Acceptor::look`](crate::Acceptor::look) at the moment `now` of this server's clock.
+    pub fn look(&self, key: &[u8], now: Duration) -> Seen {
+        let register = self.registers.get(key).filter(|it| it.lives(now));
+        let accepted = register.and_then(|it| it.accepted.as_ref());
+        Seen {
+            wall: now,
+            promised: register.and_then(|it| it.promised),
+            accepted: accepted.map(|(ballot, value, since)| Held {
+                ballot: *ballot,
+                value: value.clone(),
+                elapsed: now.saturating_sub(*since),
+            }),
+        }
+    }
+
+    /// The keys of all registers.
+    pub fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        self.registers.keys().map(Vec::as_slice)
+    }
+
+    /// Raises the floor if that is due, and drops the register if its time is over.
+    fn tidy(&mut self, key: &[u8], now: Duration) {
+        if now.abs_diff(self.floor_at) >= FLOOR_EVERY {
+            self.floor = self.round_max;
+            self.floor_at = now;
+        }
+        if self.registers.get(key).is_some_and(|it| !it.lives(now)) {
+            self.registers.remove(key);
+        }
+    }
+}
+
+impl Register {
+    fn lives(&self, now: Duration) -> bool {
+        self.until.is_none_or(|until| until > now)
+    }
+}

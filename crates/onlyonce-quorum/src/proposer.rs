@@ -1,0 +1,271 @@
+//! One step on one register: ask a majority for a promise, decide on what they have, and have a
+//! majority accept what follows. An answer is given only when it rests on a decided value.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use onlyonce_core::{Clock, Entropy, StoreError};
+
+use crate::NAME;
+use crate::acceptor::{Acceptor, Fault, Prepare, Seen};
+use crate::ballot::Ballot;
+use crate::finding::Found;
+use crate::trouble::{Contended, Shortage};
+
+use self::ahead::{Ahead, AheadPromises};
+use self::gather::{Gathered, gather};
+use self::phases::need_to_agree;
+
+mod ahead;
+mod gather;
+mod phases;
+
+/// How long a step is tried against other proposers.
+const CONTEND_MAX: Duration = Duration::from_secs(10);
+/// The pause before another try, doubled each time.
+const PAUSE_MIN: Duration = Duration::from_millis(2);
+const PAUSE_MAX: Duration = Duration::from_millis(200);
+
+/// What a step wants done.
+#[derive(Clone, Debug)]
+pub struct Decision<T> {
+    /// What is said once it is decided.
+    pub answer: T,
+    /// What to write, if anything changes.
+    pub value: Option<Bytes>,
+    /// How long servers keep the value, changed or not; nothing for ever.
+    pub keep_for: Option<Duration>,
+    /// Whether those who wait are woken.
+    pub wake: bool,
+}
+
+/// How a step goes about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Manner {
+    /// As a claim: most find nothing, or something that they do not change. Promises are asked for
+    /// only where nothing is, and a server that is out of memory may refuse.
+    Claim,
+    /// As one who holds a claim: what this process wrote last is probably still there, and its
+    /// promise came with it.
+    Holder,
+    /// As anybody else.
+    Plain,
+}
+
+/// Runs steps on registers.
+pub struct Proposer {
+    acceptors: Vec<Arc<dyn Acceptor>>,
+    clock: Arc<dyn Clock>,
+    entropy: Arc<dyn Entropy>,
+    /// The highest floor that a server has named: new registers begin above it.
+    floor: AtomicU64,
+    ahead: AheadPromises,
+}
+
+/// What this step has tried so far.
+struct Tries<T> {
+    /// A ballot that a server has, or has promised.
+    highest: Option<Ballot>,
+    /// What was sent to be accepted, and may have been.
+    sent: Vec<(Ballot, Decision<T>)>,
+}
+
+/// How an attempt ended.
+enum Ended<T> {
+    Done(T),
+    /// Another proposer was in the way.
+    Beaten,
+}
+
+impl Proposer {
+    /// A proposer to these servers, which are all there are.
+    pub fn new(
+        acceptors: Vec<Arc<dyn Acceptor>>,
+        clock: Arc<dyn Clock>,
+        entropy: Arc<dyn Entropy>,
+    ) -> Self {
+        Self {
+            acceptors,
+            clock,
+            entropy,
+            floor: AtomicU64::new(0),
+            ahead: AheadPromises::default(),
+        }
+    }
+
+    /// How many servers are a majority.
+    pub fn majority(&self) -> usize {
+        self.acceptors.len() / 2 + 1
+    }
+
+    /// The servers.
+    pub fn acceptors(&self) -> &[Arc<dyn Acceptor>] {
+        &self.acceptors
+    }
+
+    /// Takes a step: `step` is called with what is there, perhaps several times, and what it decides
+    /// last is what happened.
+    pub async fn run<T: Clone>(
+        &self,
+        key: &Arc<[u8]>,
+        manner: Manner,
+        mut step: impl FnMut(&Found) -> Result<Decision<T>, StoreError>,
+    ) -> Result<T, StoreError> {
+        let began = self.clock.now();
+        let mut tries = Tries {
+            highest: None,
+            sent: Vec::new(),
+        };
+        if manner == Manner::Holder
+            && let Some(ahead) = self.ahead.take(key)
+            && let Some(answer) = self.run_ahead(key, ahead, &mut tries, &mut step).await?
+        {
+            return Ok(answer);
+        }
+        let mut only_if_new = manner == Manner::Claim;
+        let mut pause = PAUSE_MIN;
+        loop {
+            let ended = self
+                .attempt(key, manner, only_if_new, &mut tries, &mut step)
+                .await?;
+            if let Ended::Done(answer) = ended {
+                return Ok(answer);
+            }
+            if self.clock.now().saturating_sub(began) > CONTEND_MAX {
+                return Err(Contended.into());
+            }
+            // The first time at once: it is only to ask in full, or in a higher round.
+            if !only_if_new || tries.sent.len() > 1 {
+                tokio::time::sleep(self.jittered(pause)).await;
+                pause = (pause * 2).min(PAUSE_MAX);
+            }
+            only_if_new = false;
+        }
+    }
+
+    /// What is there, if a majority agrees on it.
+    pub async fn look(&self, key: &Arc<[u8]>) -> Result<Option<Found>, StoreError> {
+        let majority = self.majority();
+        let ask = |acceptor: Arc<dyn Acceptor>| {
+            let key = Arc::clone(key);
+            async move { acceptor.look(&key).await }
+        };
+        let gathered = gather(&self.acceptors, ask, |seen: &[Seen]| {
+            need_to_agree(seen, majority)
+        });
+        let seen = self.enough(gathered.await)?;
+        let found = Found::of(&seen, majority);
+        Ok(found.is_decided.then_some(found))
+    }
+
+    async fn attempt<T: Clone>(
+        &self,
+        key: &Arc<[u8]>,
+        manner: Manner,
+        only_if_new: bool,
+        tries: &mut Tries<T>,
+        step: &mut impl FnMut(&Found) -> Result<Decision<T>, StoreError>,
+    ) -> Result<Ended<T>, StoreError> {
+        let ask = Prepare {
+            key: Arc::clone(key),
+            ballot: self.next_ballot(tries.highest),
+            only_if_new,
+            may_be_full: manner == Manner::Claim,
+        };
+        let Some((found, is_promised)) = self.prepare(&ask, tries).await? else {
+            return Ok(Ended::Beaten);
+        };
+        let mine = tries.sent.iter().find(|(it, _)| found.ballot == Some(*it));
+        let decision = match mine {
+            // An earlier try of ours was accepted after all: it is what happened.
+            Some((_, decision)) => Decision {
+                value: None,
+                ..decision.clone()
+            },
+            None => step(&found)?,
+        };
+        if decision.value.is_none() && found.is_decided {
+            return Ok(Ended::Done(decision.answer));
+        }
+        if !is_promised {
+            return Ok(Ended::Beaten);
+        }
+        let ballot = ask.ballot;
+        self.write(key, manner, ballot, &found, decision, tries)
+            .await
+    }
+
+    /// A step on what this process wrote last, with the promise that came with it. Nothing if it
+    /// takes the ordinary way.
+    async fn run_ahead<T: Clone>(
+        &self,
+        key: &Arc<[u8]>,
+        ahead: Ahead,
+        tries: &mut Tries<T>,
+        step: &mut impl FnMut(&Found) -> Result<Decision<T>, StoreError>,
+    ) -> Result<Option<T>, StoreError> {
+        let found = Found {
+            value: Some(ahead.value),
+            ballot: None,
+            is_decided: true,
+            elapsed: self.clock.now().saturating_sub(ahead.since),
+            wall: Duration::ZERO,
+        };
+        let decision = step(&found)?;
+        if decision.value.is_none() {
+            return Ok(None);
+        }
+        let written = self.write(key, Manner::Holder, ahead.ballot, &found, decision, tries);
+        match written.await? {
+            Ended::Done(answer) => Ok(Some(answer)),
+            Ended::Beaten => Ok(None),
+        }
+    }
+
+    /// Whether a majority is left if servers have these faults.
+    pub(crate) fn is_enough(&self, faults: Vec<Fault>) -> Result<(), StoreError> {
+        if self.acceptors.len() - faults.len() >= self.majority() {
+            return Ok(());
+        }
+        Err(Shortage::new(self.acceptors.len(), self.majority(), faults).into())
+    }
+
+    /// The answers, if there are enough of them.
+    fn enough<R>(&self, gathered: Gathered<R>) -> Result<Vec<R>, StoreError> {
+        if gathered.answers.len() >= self.majority() {
+            return Ok(gathered.answers);
+        }
+        let shortage = Shortage::new(self.acceptors.len(), self.majority(), gathered.faults);
+        Err(shortage.into())
+    }
+
+    fn next_ballot(&self, highest: Option<Ballot>) -> Ballot {
+        match highest {
+            Some(_) => Ballot::after(highest, &*self.entropy),
+            None => Ballot::above(self.floor.load(Ordering::Relaxed), &*self.entropy),
+        }
+    }
+
+    /// Between half of it and all of it, so that two proposers do not meet again.
+    pub(crate) fn jittered(&self, pause: Duration) -> Duration {
+        let mut byte = [0];
+        self.entropy.fill(&mut byte);
+        pause / 2 + pause / 2 * u32::from(byte[0]) / 255
+    }
+}
+
+impl<T> Tries<T> {
+    fn note(&mut self, ballot: Ballot) {
+        self.highest = self.highest.max(Some(ballot));
+    }
+}
+
+impl std::fmt::Debug for Proposer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct(NAME)
+            .field("servers", &self.acceptors.len())
+            .finish_non_exhaustive()
+    }
+}
