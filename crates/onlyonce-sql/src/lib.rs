@@ -21,7 +21,7 @@ pub use onlyonce_storekit::OpenError;
 #[cfg(feature = "postgres")]
 pub use postgres::{PostgresOptions, PostgresStore};
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
-pub use shared::SqlOptions;
+pub use shared::{SqlOptions, completion_name};
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteStore;
 /// The library behind these stores, in the version whose transactions they take: sqlx 0.9.

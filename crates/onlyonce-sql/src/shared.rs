@@ -4,10 +4,10 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub(super) use migrate::Migrations;
-pub use options::SqlOptions;
 pub(super) use options::Table;
 #[cfg(any(feature = "mysql", feature = "sqlite"))]
 pub(super) use options::split;
+pub use options::{SqlOptions, completion_name};
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub(super) use running::{Asking, GIVEN_UP_MAX, GivenUp, Running};
 #[cfg(any(feature = "mysql", feature = "postgres"))]

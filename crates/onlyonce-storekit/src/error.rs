@@ -5,7 +5,7 @@ use onlyonce_core::StoreError;
 use thiserror::Error;
 
 /// The schemes of the URLs that stores have.
-pub const SCHEMES: [&str; 9] = [
+pub const SCHEMES: [&str; 11] = [
     "memory",
     "file",
     "sqlite",
@@ -13,6 +13,8 @@ pub const SCHEMES: [&str; 9] = [
     "rediss",
     "redis+cluster",
     "redis+sentinel",
+    "redis+quorum",
+    "redlock",
     "postgres",
     "mysql",
 ];

@@ -25,7 +25,8 @@ pub const AGE_MAX: Duration = Duration::from_secs(5);
 const ENTRIES_MAX: usize = 10_000;
 const BYTES_MAX: u64 = 64 << 20;
 
-/// A store that remembers the finished results it has read, and answers claims for them itself.
+/// A store that remembers the finished results that it has stored or read, and answers claims for
+/// them itself.
 ///
 /// Only finished records are remembered: they do not change until they expire, but by an
 /// operator's `forget` or `extend`. These are in force at once in this process, if they come
@@ -164,7 +165,8 @@ impl Store for Cached {
         let claimed = self.inner.claim(claim).await?;
         match &claimed {
             Claimed::Taken(record) => self.results.keep(reading, record),
-            Claimed::Granted { .. } | Claimed::Dead => {}
+            Claimed::Granted { .. } => self.results.granted(claim),
+            Claimed::Dead => {}
         }
         Ok(claimed)
     }
@@ -179,7 +181,13 @@ impl Store for Cached {
         let completed = self.inner.complete(lease, response, keep_for).await?;
         match &completed {
             Completed::Found(record) => self.results.keep(reading, record),
-            Completed::Stored(_) | Completed::Absent => {}
+            Completed::Stored(receipt) => {
+                let stored = self.results.stored(lease, response, keep_for, receipt);
+                if let Some(record) = stored {
+                    self.results.keep(reading, &record);
+                }
+            }
+            Completed::Absent => {}
         }
         Ok(completed)
     }
@@ -187,6 +195,7 @@ impl Store for Cached {
     async fn release(&self, lease: &Lease, why: Release) -> Result<Released, StoreError> {
         let reading = self.results.reading(&lease.slot, self.clock.now());
         let released = self.inner.release(lease, why).await?;
+        self.results.ended(lease);
         match &released {
             Released::Found(record) => self.results.keep(reading, record),
             Released::Ended => {}
@@ -236,5 +245,5 @@ impl Operate for Cached {
     }
 
     forward!(straight: get, list, sweep, stats, ping, recheck, count_replays, number_replays, agree, agreed);
-    forward!(straight: connected, connections);
+    forward!(straight: connected, connections, is_on_a_server);
 }

@@ -209,7 +209,7 @@ impl Store for Guarded {
 impl Operate for Guarded {
     forward!(around: get, list, forget, extend, resolve, sweep, stats, ping, recheck);
     forward!(around: count_replays, number_replays, agree, agreed);
-    forward!(straight: connected, connections);
+    forward!(straight: connected, connections, is_on_a_server);
 }
 
 /// How an operation is guarded.

@@ -15,6 +15,7 @@
 //! | `file:PATH` | a folder, durable, one process; encrypted by default | `file` |
 //! | `sqlite:PATH` | a SQLite database, several processes on one machine | `sqlite` |
 //! | `redis://` `rediss://` `redis+cluster://` `redis+sentinel://` | Redis | `redis` |
+//! | `redis+quorum://` `redlock://` | a majority of independent Redis servers | `redis` |
 //! | `postgres://` | PostgreSQL | `postgres` |
 //! | `mysql://` | MariaDB or MySQL | `mysql` |
 //!
@@ -44,7 +45,7 @@ pub use onlyonce_redis as redis;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 pub use onlyonce_sql as sql;
 pub use onlyonce_storekit::{OpenError, nearest, private};
-pub use open::{backend, check_url, open};
+pub use open::{CompletionSql, backend, check_url, completion_sql, open, server, shown};
 #[cfg(feature = "sealed")]
 pub use sealed::{KeyRing, Sealed};
 pub use tiered::Tiered;

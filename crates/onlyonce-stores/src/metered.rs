@@ -129,7 +129,7 @@ impl Store for Metered {
 impl Operate for Metered {
     forward!(around: get, list, forget, extend, resolve, sweep, stats, ping, recheck);
     forward!(around: count_replays, number_replays, agree, agreed);
-    forward!(straight: connected, connections);
+    forward!(straight: connected, connections, is_on_a_server);
 }
 
 /// A call that is counted when it is over, also if its caller went away before that.
@@ -143,8 +143,11 @@ struct UnderWay<'a> {
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
         let took = self.metered.clock.now().saturating_sub(self.began);
+        let is_slow = took >= SLOW && self.verb != Verb::Settled;
+        // What it is usually like does not contain this one.
+        let baseline = is_slow.then(|| self.metered.meter.p99(self.verb)).flatten();
         self.metered.meter.count(self.verb, self.outcome, took);
-        if took >= SLOW && self.verb != Verb::Settled {
+        if is_slow {
             tracing::warn!(
                 target: "onlyonce",
                 event = "idempotency.storage.slow",
@@ -152,6 +155,7 @@ impl Drop for UnderWay<'_> {
                 backend = self.metered.backend,
                 duration_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
                 threshold_ms = u64::try_from(SLOW.as_millis()).unwrap_or(u64::MAX),
+                metadata.p99_baseline_ms = baseline.map(|it| it.as_secs_f64() * 1000.0),
             );
         }
     }

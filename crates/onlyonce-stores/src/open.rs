@@ -4,16 +4,19 @@
 use std::fmt;
 use std::sync::Arc;
 
+use onlyonce_core::event::ServerAddress;
 use onlyonce_core::{MemoryStore, Store};
 use onlyonce_storekit::{OpenError, Options, SCHEMES, nearest};
 
 use self::around::Around;
+pub use self::transactional::{CompletionSql, completion_sql};
 
 mod around;
 #[cfg(feature = "file")]
 mod file;
 #[cfg(test)]
 mod tests;
+mod transactional;
 
 /// The stores that are features, and whether this build has them.
 const BUILT: [(&str, bool); 5] = [
@@ -47,6 +50,7 @@ async fn bare(url: &str) -> Result<Arc<dyn Store>, OpenError> {
         "file" => folder(url).await,
         "sqlite" => sqlite(url).await,
         "redis" | "rediss" | "redis+cluster" | "redis+sentinel" => redis(url).await,
+        "redis+quorum" | "redlock" => quorum(url).await,
         "postgres" | "postgresql" => postgres(url).await,
         "mysql" | "mariadb" => mysql(url).await,
         found => Err(unknown_scheme(found)),
@@ -67,7 +71,9 @@ pub fn check_url(url: &str) -> Result<(), OpenError> {
         "memory" => return memory(&place).map(drop),
         "file" => "file",
         "sqlite" => "sqlite",
-        "redis" | "rediss" | "redis+cluster" | "redis+sentinel" => "redis",
+        "redis" | "rediss" | "redis+cluster" | "redis+sentinel" | "redis+quorum" | "redlock" => {
+            "redis"
+        }
         "postgres" | "postgresql" => "postgres",
         "mysql" | "mariadb" => "mysql",
         found => return Err(unknown_scheme(found)),
@@ -122,12 +128,45 @@ fn address(url: &str) -> Option<String> {
     (!host.is_empty()).then(|| host.to_owned())
 }
 
+/// Where the server is that `url` names: the first one, where it names several. Nothing for a store
+/// without a server, and for one that is reached by a socket's path.
+pub fn server(url: &str) -> Option<ServerAddress> {
+    let usual = match backend(url) {
+        "redis" if url.starts_with("redis+sentinel:") => 26379,
+        "redis" => 6379,
+        "postgres" => 5432,
+        "mysql" => 3306,
+        _ => return None,
+    };
+    let first = address(url)?;
+    let first = first.split(',').next()?;
+    let (host, port) = match first.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host, port.parse().ok()?),
+        Some(_) | None => (first, usual),
+    };
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    (!host.is_empty()).then(|| ServerAddress {
+        host: host.to_owned(),
+        port,
+    })
+}
+
 fn unknown_scheme(found: &str) -> OpenError {
     OpenError::Scheme {
         found: found.to_owned(),
         hint: nearest(found, &SCHEMES)
             .map(|near| format!(" (did you mean {near}:?)"))
             .unwrap_or_default(),
+    }
+}
+
+/// The URL of a store as it can be shown: without credentials and options.
+pub fn shown(url: &str) -> String {
+    match (url.split_once("://"), address(url)) {
+        (Some((scheme, _)), Some(address)) => format!("{scheme}://{address}"),
+        // What stands before a path may still be a password.
+        (Some((scheme, _)), None) => format!("{scheme}://"),
+        (None, _) => url.split('?').next().unwrap_or_default().to_owned(),
     }
 }
 
@@ -139,7 +178,7 @@ pub fn backend(url: &str) -> &'static str {
         "sqlite" => "sqlite",
         "postgres" | "postgresql" => "postgres",
         "mysql" | "mariadb" => "mysql",
-        scheme if scheme.starts_with("redis") => "redis",
+        scheme if scheme.starts_with("redis") || scheme == "redlock" => "redis",
         _ => "store",
     }
 }
@@ -176,5 +215,8 @@ macro_rules! backend {
 backend!(folder, "file", url => file::open(url).await);
 backend!(sqlite, "sqlite", url => Ok(Arc::new(onlyonce_sql::SqliteStore::open(url).await?)));
 backend!(redis, "redis", url => Ok(Arc::new(onlyonce_redis::RedisStore::open(url).await?)));
+backend!(quorum, "redis", url => {
+    Ok(Arc::clone(onlyonce_redis::RedisQuorum::open(url).await?.store()) as _)
+});
 backend!(postgres, "postgres", url => Ok(Arc::new(onlyonce_sql::PostgresStore::open(url).await?)));
 backend!(mysql, "mysql", url => Ok(Arc::new(onlyonce_sql::MySqlStore::open(url).await?)));

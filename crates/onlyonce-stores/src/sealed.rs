@@ -19,6 +19,7 @@ pub use self::seal::SealError;
 use self::seal::Bound;
 
 mod check;
+mod cipher;
 mod cover;
 mod key_file;
 mod operate;

@@ -230,5 +230,5 @@ impl Operate for Tiered {
     }
 
     forward!(straight: get, list, resolve, sweep, stats, ping, recheck, count_replays, number_replays);
-    forward!(straight: agree, agreed, connected, connections);
+    forward!(straight: agree, agreed, connected, connections, is_on_a_server);
 }

@@ -149,6 +149,11 @@ macro_rules! verb {
             self.inner.operate().map_or(0, ::onlyonce_core::Operate::connected)
         }
     };
+    ($how:ident is_on_a_server) => {
+        fn is_on_a_server(&self) -> bool {
+            self.inner.operate().is_some_and(::onlyonce_core::Operate::is_on_a_server)
+        }
+    };
     ($how:ident connections) => {
         fn connections(&self) -> Option<::onlyonce_core::operate::Connections> {
             self.inner.operate()?.connections()

@@ -16,6 +16,7 @@ const MIGRATIONS: Migrations = Migrations {
     all: &[
         include_str!("../../migrations/mysql/0001_records.sql"),
         include_str!("../../migrations/mysql/0002_archive.sql"),
+        include_str!("../../migrations/mysql/0003_complete.sql"),
     ],
 };
 

@@ -144,6 +144,14 @@ impl Operate for MySqlStore {
     }
 
     async fn count_replays(&self, replays: &[(Slot, u64)]) -> Result<(), StoreError> {
+        self.number_replays(replays).await.map(drop)
+    }
+
+    async fn number_replays(
+        &self,
+        replays: &[(Slot, u64)],
+    ) -> Result<Vec<(Slot, u64)>, StoreError> {
+        let mut numbers = Vec::with_capacity(replays.len());
         let mut sorted = replays.to_vec();
         sorted.sort();
         let mut parts: Vec<_> = sorted.chunks(COUNTS_MAX).collect();
@@ -151,8 +159,12 @@ impl Operate for MySqlStore {
         // One at a time: many that count the same would only get into each other's way.
         let _turn = self.counting.lock().await;
         while let Some(part) = parts.pop() {
-            let Err(trouble) = self.count(part).await else {
-                continue;
+            let trouble = match self.count(part).await {
+                Ok(counted) => {
+                    numbers.extend(counted);
+                    continue;
+                }
+                Err(trouble) => trouble,
             };
             match trouble.then {
                 Then::Repeat | Then::Locked if repeats < REPEATS_MAX => {
@@ -170,7 +182,11 @@ impl Operate for MySqlStore {
                 }
             }
         }
-        Ok(())
+        Ok(numbers)
+    }
+
+    fn is_on_a_server(&self) -> bool {
+        true
     }
 
     async fn agree(&self, name: &str, offer: &[u8]) -> Result<Vec<u8>, StoreError> {
@@ -249,8 +265,8 @@ impl MySqlStore {
         Ok((found.len(), records))
     }
 
-    /// Adds counts in one transaction.
-    async fn count(&self, replays: &[(Slot, u64)]) -> Result<(), Trouble> {
+    /// Adds counts in one transaction; says what they are then.
+    async fn count(&self, replays: &[(Slot, u64)]) -> Result<Vec<(Slot, u64)>, Trouble> {
         let mut text = Text::transaction();
         for (slot, times) in replays {
             let count = "UPDATE {table} SET revision = revision + 1, replays = replays + ";
@@ -260,8 +276,26 @@ impl MySqlStore {
             text.sql(" AND state <> 'R' AND expires_at > ").sql(NOW);
             text.sql(";");
         }
+        if !replays.is_empty() {
+            text.sql(
+                &self
+                    .server
+                    .statements
+                    .fill("SELECT slot, replays FROM {table} WHERE slot IN ("),
+            );
+            text.list(replays, |text, (slot, _)| text.bytes(slot.as_bytes()));
+            text.sql(") AND state <> 'R' AND expires_at > ").sql(NOW);
+            text.sql(";");
+        }
         text.sql("COMMIT");
         // Not repeated if the connection breaks: it may have been counted already.
-        self.server.lines.ask_once(&text).await.map(drop)
+        let counted = self.server.lines.ask_once(&text).await?;
+        let mut numbers = Vec::with_capacity(counted.rows.len());
+        for row in &counted.rows {
+            if let Ok(slot) = read_slot(row) {
+                numbers.push((slot, u64::try_from(row.int(1)?).unwrap_or(0)));
+            }
+        }
+        Ok(numbers)
     }
 }

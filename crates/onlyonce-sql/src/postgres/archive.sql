@@ -1,4 +1,5 @@
 ,
+-- Part of the sweep where there is an archive: what was done goes there first.
 kept AS (
     INSERT INTO {table}_archive (slot, created_at, completed_at, expired_at, replays, attempt,
                                  state, token, fingerprint, operation, actor, hint, meta, response)

@@ -1,3 +1,8 @@
+-- Claims many slots at once. $1 and following: what is asked for, one element per slot.
+-- `here` judges each slot on what is there: X the token was given back before, T somebody has it or it
+-- is done, C it can be had. `free` locks the rows of C, skipping those that another claim has just now;
+-- `made` inserts where there was no row; `took` begins anew (N), goes on with its own (O) or takes over
+-- what lapsed (L). A slot that is in none of the results was taken in between: its caller asks again.
 WITH v AS MATERIALIZED (
     SELECT *, clock_timestamp() AS now
     FROM unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::bool[], $5::int8[], $6::int8[],

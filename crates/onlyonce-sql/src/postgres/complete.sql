@@ -1,3 +1,6 @@
+-- Stores many answers at once, each only if its token still holds the slot. S is stored, F was decided
+-- otherwise and comes with the record, A is absent. Filled in twice: for a batch, which skips rows that
+-- are locked, and for a transaction of the application, which waits for them and says who it is.
 WITH v AS MATERIALIZED (
     SELECT *, clock_timestamp() AS now{also}
     FROM unnest($1::bytea[], $2::bytea[], $3::text[], $4::bytea[], $5::int8[], $6::int8[])

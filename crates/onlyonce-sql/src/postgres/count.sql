@@ -1,3 +1,4 @@
+-- Adds replays to the records they were of, if these are not over. Not repeatable: it would count twice.
 WITH v AS MATERIALIZED (
     SELECT *, clock_timestamp() AS now
     FROM unnest($1::bytea[], $2::int8[]) AS v (slot, replays)

@@ -1,3 +1,4 @@
+-- A page of the records that are not over, in the order of their slots, as the filters say.
 WITH v AS MATERIALIZED (SELECT clock_timestamp() AS now)
 SELECT r.slot, {record}
 FROM {table} AS r CROSS JOIN v CROSS JOIN LATERAL (SELECT false AS busy) AS b

@@ -1,3 +1,4 @@
+-- Takes the row of a claim inside a transaction of the application, if the token still holds it.
 WITH v AS MATERIALIZED (
     SELECT slot, token, clock_timestamp() AS now, {lock} AS held
     FROM (SELECT $1::bytea AS slot, $2::bytea AS token) AS r

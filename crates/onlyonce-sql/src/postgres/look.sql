@@ -1,3 +1,4 @@
+-- How much is left of the leases of these tokens.
 WITH v AS MATERIALIZED (
     SELECT *, clock_timestamp() AS now
     FROM unnest($1::bytea[], $2::bytea[]) AS v (slot, token)

@@ -14,6 +14,7 @@ const MIGRATIONS: Migrations = Migrations {
     all: &[
         include_str!("../../migrations/postgres/0001_records.sql"),
         include_str!("../../migrations/postgres/0002_archive.sql"),
+        include_str!("../../migrations/postgres/0003_complete.sql"),
     ],
 };
 const SERVER_VERSION_MIN: i32 = 120_000;

@@ -231,6 +231,10 @@ impl Operate for PostgresStore {
         rows.iter().map(number).collect()
     }
 
+    fn is_on_a_server(&self) -> bool {
+        true
+    }
+
     async fn agree(&self, name: &str, offer: &[u8]) -> Result<Vec<u8>, StoreError> {
         let called = || Arg::Text(Some(text(name)));
         let offer = [called(), Arg::Bytes(Bytes::copy_from_slice(offer))];

@@ -1,3 +1,6 @@
+-- Gives many claims back at once: as not run, or as unknown. The token is remembered as dead for a lease,
+-- in a row that is made for it if there is none, so that a claim of the same token that is still on its
+-- way cannot be granted afterwards.
 WITH v AS MATERIALIZED (
     SELECT *, clock_timestamp() AS now
     FROM unnest($1::bytea[], $2::bytea[], $3::bool[], $4::int8[]) AS v (slot, token, unknown, lease)
@@ -37,16 +40,16 @@ made AS (
 ),
 buried AS (
     UPDATE {table} AS r SET
-        state = CASE WHEN NOT held THEN r.state WHEN NOT unknown THEN 'R'
+        state = CASE WHEN NOT held THEN r.state WHEN NOT unknown AND r.attempt <= 1 THEN 'R'
                      WHEN r.rerun THEN 'P' ELSE 'U' END,
         lease_until = CASE WHEN held THEN v.now ELSE r.lease_until END,
-        expires_at = CASE WHEN r.state = 'R' OR (held AND NOT unknown)
+        expires_at = CASE WHEN r.state = 'R' OR (held AND NOT unknown AND r.attempt <= 1)
                           THEN GREATEST(r.dead_until, v.now + v.lease * {us})
                           ELSE r.expires_at END,
-        operation = CASE WHEN held AND NOT unknown THEN '' ELSE r.operation END,
-        actor = CASE WHEN held AND NOT unknown THEN NULL ELSE r.actor END,
-        hint = CASE WHEN held AND NOT unknown THEN '' ELSE r.hint END,
-        meta = CASE WHEN held AND NOT unknown THEN '' ELSE r.meta END,
+        operation = CASE WHEN held AND NOT unknown AND r.attempt <= 1 THEN '' ELSE r.operation END,
+        actor = CASE WHEN held AND NOT unknown AND r.attempt <= 1 THEN NULL ELSE r.actor END,
+        hint = CASE WHEN held AND NOT unknown AND r.attempt <= 1 THEN '' ELSE r.hint END,
+        meta = CASE WHEN held AND NOT unknown AND r.attempt <= 1 THEN '' ELSE r.meta END,
         dead_until = GREATEST(r.dead_until, v.now + v.lease * {us}),
         (dead_tokens, dead_deadlines) = (
             SELECT array_agg(g.token ORDER BY g.n), array_agg(g.deadline ORDER BY g.n)

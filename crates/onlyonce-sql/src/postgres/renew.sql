@@ -1,3 +1,5 @@
+-- Renews many leases at once: M where the token still holds its slot, L where the lease is lost, B
+-- where a transaction of the holder has it ($4 asks for that).
 WITH v AS MATERIALIZED (
     SELECT *, clock_timestamp() AS now
     FROM unnest($1::bytea[], $2::bytea[], $3::int8[]) AS v (slot, token, lease)

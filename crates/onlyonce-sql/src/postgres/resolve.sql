@@ -1,3 +1,5 @@
+-- An operator settles a record whose outcome is unknown or whose lease lapsed, and no other: M. F has
+-- another state, A is absent.
 WITH v AS MATERIALIZED (
     SELECT $1::bytea AS slot, $2::text AS state, $3::bytea AS response, $4::int8 AS keep,
            clock_timestamp() AS now

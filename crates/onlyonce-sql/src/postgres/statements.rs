@@ -190,12 +190,39 @@ impl Statements {
     }
 }
 
-/// The text with every word in braces spelled out.
+/// The text with every word in braces spelled out, and without the lines that are comments: not every
+/// connection prepares its statements.
 fn spell(text: &str, table: &Table) -> String {
-    let mut text = table.fill(text);
+    let lines: Vec<_> = text.lines().filter(|line| !is_comment(line)).collect();
+    let mut text = table.fill(&lines.join("\n"));
     text = text.replace("{graves}", &GRAVES_MAX.to_string());
     for (word, meaning) in WORDS {
         text = text.replace(&format!("{{{word}}}"), meaning);
     }
     text
+}
+
+fn is_comment(line: &str) -> bool {
+    line.trim_start().starts_with("--")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn comments_stay_in_the_files_and_every_word_is_spelled_out() {
+        for archive in [false, true] {
+            let table = Table::parse("onlyonce").unwrap();
+            let texts = Statements::new(&table, archive);
+
+            for statement in [&texts.claim, &texts.complete, &texts.release, &texts.sweep] {
+                let sql = &*statement.sql;
+                assert!(!sql.contains("--"), "{sql}");
+                assert!(!sql.contains(['{', '}']), "{sql}");
+                assert!(sql.starts_with("WITH "), "{sql}");
+            }
+            assert_eq!(texts.sweep.sql.contains("_archive"), archive);
+        }
+    }
 }

@@ -1,3 +1,4 @@
+-- Deletes at most $1 rows that are over and remember no dead token any more, oldest first.
 WITH due AS MATERIALIZED (
     SELECT slot FROM {table}
     WHERE expires_at <= statement_timestamp() AND dead_until <= statement_timestamp()

@@ -25,6 +25,7 @@ pub struct SqlOptions {
 }
 
 const TABLE: &str = "onlyonce_records";
+const COMPLETE: &str = "onlyonce_complete";
 const CONNECTIONS: u32 = 8;
 const CONNECTIONS_MAX: u32 = 256;
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -146,6 +147,12 @@ pub(crate) fn split(
     }
 }
 
+/// The name of what completes a record of `table` in its caller's transaction: a function, a procedure
+/// or a view. Without a table, of the usual one.
+pub fn completion_name(table: Option<&str>) -> Result<String, OpenError> {
+    Table::parse(table.unwrap_or(TABLE)).map(|table| table.complete())
+}
+
 /// The name of a table: one that needs no quoting anywhere, so that it can be put into statements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Table(String);
@@ -170,9 +177,23 @@ impl Table {
         Ok(Self(name.to_owned()))
     }
 
-    /// `sql` about this table: its name instead of every `{table}`.
+    /// `sql` about this table: its name instead of every `{table}`, and that of what completes its
+    /// records for `{complete}`.
     pub(crate) fn fill(&self, sql: &str) -> String {
         sql.replace("{table}", &self.0)
+            .replace("{complete}", &self.complete())
+    }
+
+    /// What a program calls to complete a record in its own transaction.
+    pub(crate) fn complete(&self) -> String {
+        match &*self.0 {
+            TABLE => COMPLETE.to_owned(),
+            // The two would be called alike otherwise.
+            table if COMPLETE.strip_suffix("_complete") == Some(table) => {
+                format!("{TABLE}_complete")
+            }
+            table => format!("{table}_complete"),
+        }
     }
 }
 

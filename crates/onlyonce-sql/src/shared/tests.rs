@@ -84,3 +84,14 @@ fn a_schema_of_the_future_is_refused() {
     let told = migrations.from(3, &table).unwrap_err().to_string();
     assert!(told.contains("upgrade"), "{told}");
 }
+
+#[test]
+fn what_completes_records_has_a_name_of_its_own_for_each_table() {
+    let name = |table| completion_name(table).unwrap();
+
+    assert_eq!(name(None), "onlyonce_complete");
+    assert_eq!(name(Some("onlyonce_records")), "onlyonce_complete");
+    assert_eq!(name(Some("shop")), "shop_complete");
+    assert_eq!(name(Some("onlyonce")), "onlyonce_records_complete");
+    assert!(completion_name(Some("a b")).is_err());
+}

@@ -22,6 +22,7 @@ const MIGRATIONS: Migrations = Migrations {
         include_str!("../../migrations/sqlite/0001_records.sql"),
         include_str!("../../migrations/sqlite/0002_archive.sql"),
         include_str!("../../migrations/sqlite/0003_clock.sql"),
+        include_str!("../../migrations/sqlite/0004_complete.sql"),
     ],
 };
 

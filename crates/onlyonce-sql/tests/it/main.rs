@@ -6,6 +6,7 @@
     reason = "a test fails by panicking, in its support too"
 )]
 
+mod arguments;
 #[cfg(feature = "mysql")]
 mod mysql;
 #[cfg(any(feature = "mysql", feature = "postgres"))]

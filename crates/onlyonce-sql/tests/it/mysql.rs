@@ -8,6 +8,7 @@ use onlyonce_sql::MySqlStore;
 use onlyonce_testkit::conformance::TestBed;
 use onlyonce_testkit::servers::{Shared, shared};
 
+mod called;
 mod crashing;
 mod limits;
 mod opening;

@@ -2,6 +2,7 @@
 
 mod batching;
 mod bed;
+mod called;
 mod given_up;
 mod inside;
 mod losing;

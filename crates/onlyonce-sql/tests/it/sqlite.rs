@@ -42,6 +42,7 @@ impl TestBed for SqliteBed {
 
 onlyonce_testkit::conformance_suite!(SqliteBed::new().await);
 
+mod called;
 mod clocks;
 mod crashing;
 mod losing;

@@ -2,12 +2,13 @@
 //! not remembered after it, however late its answer comes.
 
 use std::hash::BuildHasherDefault;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use onlyonce_core::slot::SlotHasher;
-use onlyonce_core::{Record, Slot, State};
+use onlyonce_core::slot::{SlotHasher, SlotMap};
+use onlyonce_core::store::Receipt;
+use onlyonce_core::{Claim, Lease, Meta, OnLapse, Record, Response, Slot, State, Token};
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{OptionsBuilder, Weighter};
 
@@ -18,6 +19,8 @@ use super::AGE_MAX;
 const SHARES: usize = 64;
 /// What an entry takes besides its answer, near enough.
 const ENTRY_BYTES: u64 = 512;
+/// How many claims of a share are known at most: some are of processes' tasks that never complete them.
+const GRANTED_MAX: usize = 1024;
 
 /// What a cache holds, and how much it helped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +50,15 @@ struct Share {
     /// A change was sent whose end nobody knows; the store may do it at any time from now on. An
     /// entry of this share counts as one of a store that others use too.
     is_doubtful: bool,
+    /// Claims of this process that it has not completed yet.
+    granted: SlotMap<Granted>,
+}
+
+/// What a lease does not carry of its claim.
+pub(super) struct Granted {
+    token: Token,
+    on_lapse: OnLapse,
+    meta: Arc<Meta>,
 }
 
 #[derive(Clone)]
@@ -141,6 +153,52 @@ impl Results {
             };
             self.cache.insert(reading.slot, entry);
         }
+    }
+
+    /// Remembers a claim, so that its answer can be remembered as soon as it is stored.
+    pub(super) fn granted(&self, claim: &Claim) {
+        let mut share = lock(self.share(&claim.slot));
+        if share.granted.len() >= GRANTED_MAX {
+            share.granted.clear();
+        }
+        let granted = Granted {
+            token: claim.token,
+            on_lapse: claim.on_lapse,
+            meta: Arc::clone(&claim.meta),
+        };
+        share.granted.insert(claim.slot, granted);
+    }
+
+    /// The record that this process has just stored, if its claim is remembered.
+    pub(super) fn stored(
+        &self,
+        lease: &Lease,
+        response: &Arc<Response>,
+        keep_for: Duration,
+        receipt: &Receipt,
+    ) -> Option<Record> {
+        let granted = self.ended(lease)?;
+        Some(Record {
+            token: lease.token,
+            fingerprint: lease.fingerprint,
+            on_lapse: granted.on_lapse,
+            attempt: lease.attempt,
+            meta: granted.meta,
+            created_at: receipt.created_at,
+            completed_at: Some(receipt.completed_at),
+            expires_at: receipt.expires_at,
+            // An operator may have added to it meanwhile: then the store is asked at the end of this.
+            keep_left: keep_for,
+            replays: 0,
+            state: State::finished(Arc::clone(response)),
+        })
+    }
+
+    /// Takes back what is remembered of a claim that has ended.
+    pub(super) fn ended(&self, lease: &Lease) -> Option<Granted> {
+        let mut share = lock(self.share(&lease.slot));
+        let is_this = share.granted.get(&lease.slot)?.token == lease.token;
+        is_this.then(|| share.granted.remove(&lease.slot))?
     }
 
     pub(super) fn changing(&self, slot: &Slot) -> Changing<'_> {

@@ -2,6 +2,7 @@
 //! or, if none does for a while, half open while one claim is tried. What it decides depends on the
 //! moments and ends it is told of, nothing else.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -70,6 +71,9 @@ fn whole_secs(left: Duration) -> u64 {
     left.as_secs() + u64::from(left.subsec_nanos() > 0)
 }
 
+/// Failures that are told of when the breaker opens.
+const RECENT_ERRORS_MAX: usize = 5;
+
 type Tell = Arc<dyn Fn(BreakerState) + Send + Sync>;
 
 /// Clones are one breaker, with the settings it has when it is cloned.
@@ -94,8 +98,8 @@ struct Standing {
     phase: Phase,
     /// Somebody probes the store, and goes on until the breaker is closed.
     is_probed: bool,
-    /// What the last failure was, as the store said it.
-    last_error: Option<String>,
+    /// What the last failures were, as the store said it: the newest last.
+    recent_errors: VecDeque<String>,
 }
 
 #[derive(Clone, Copy)]
@@ -116,6 +120,13 @@ impl Phase {
 }
 
 impl Standing {
+    fn note(&mut self, error: String) {
+        if self.recent_errors.len() >= RECENT_ERRORS_MAX {
+            self.recent_errors.pop_front();
+        }
+        self.recent_errors.push_back(error);
+    }
+
     /// The failures in a row so far; those of a trial are one.
     fn failures(&self) -> u32 {
         match self.phase {
@@ -138,7 +149,7 @@ impl Pass<'_> {
     pub(super) fn end(mut self, failure: Option<&StoreError>) {
         let failed = failure.is_some();
         if let Some(error) = failure {
-            self.breaker.standing().last_error = Some(error.cause());
+            self.breaker.standing().note(error.cause());
         }
         if std::mem::take(&mut self.is_trial) {
             self.breaker.tried(failed, self.clock.now());
@@ -173,7 +184,7 @@ impl Breaker {
                 standing: Mutex::new(Standing {
                     phase: Phase::Closed { failures: 0 },
                     is_probed: false,
-                    last_error: None,
+                    recent_errors: VecDeque::new(),
                 }),
                 state: AtomicU8::new(BreakerState::Closed as u8),
                 opened: AtomicU64::new(0),
@@ -335,7 +346,8 @@ impl Breaker {
                 backend,
                 failure_count,
                 threshold = self.failures_max,
-                metadata.last_error = standing.last_error.as_deref(),
+                metadata.last_error = standing.recent_errors.back().map(String::as_str),
+                metadata.recent_errors = ?standing.recent_errors,
                 "the store fails, claims are refused"
             ),
         }

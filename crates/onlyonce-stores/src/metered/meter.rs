@@ -68,6 +68,15 @@ impl Meter {
         counters.outcomes[outcome as usize].fetch_add(1, Ordering::Relaxed);
     }
 
+    /// The bucket that 99 of 100 operations did not exceed so far; nothing before the first one, and
+    /// the last bucket for what is beyond all of them.
+    pub(super) fn p99(&self, verb: Verb) -> Option<Duration> {
+        let seen = self.read(verb);
+        let most = seen.count - seen.count / 100;
+        let bucket = seen.buckets.partition_point(|count| *count < most);
+        (seen.count > 0).then(|| BUCKETS[bucket.min(BUCKETS.len() - 1)])
+    }
+
     fn read(&self, verb: Verb) -> OperationSnapshot {
         let counters = &self.operations[verb as usize];
         let mut count = 0;

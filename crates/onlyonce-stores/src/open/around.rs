@@ -17,6 +17,8 @@ const TIER_TIMEOUT: Duration = Duration::from_millis(250);
 const TIER_PREFIX: &str = "onlyonce-tier";
 /// What an entry of a cache takes at least, for the number of entries that fit.
 const ENTRY_BYTES_MIN: u64 = 1024;
+/// A folder's cache, unless the URL says otherwise. Nobody else uses the folder: it costs memory only.
+const FOLDER_CACHE_BYTES: u64 = 64 << 20;
 
 /// What a URL asks for around its store.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -25,7 +27,7 @@ pub(super) struct Around {
     pub(super) sealed: Option<String>,
     /// Whether records from before the sealing are accepted.
     pub(super) plain: bool,
-    /// The bytes of the cache.
+    /// The bytes of the cache; a store in a folder has one of its own accord, and none with 0.
     pub(super) cache: Option<u64>,
     /// The URL of the tier.
     pub(super) tier: Option<String>,
@@ -43,7 +45,11 @@ impl Around {
         let around = Self {
             sealed: options.take("sealed").filter(|it| it != "false"),
             plain: options.parse("plain", "true or false")?.unwrap_or(false),
-            cache: options.bytes("cache")?,
+            cache: match (options.bytes("cache")?, backend) {
+                (None, "file") => Some(FOLDER_CACHE_BYTES),
+                (Some(0), "file") => None,
+                (given, _) => given,
+            },
             tier: options.take("tier"),
         };
         options.finish()?;

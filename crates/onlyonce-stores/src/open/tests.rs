@@ -57,7 +57,10 @@ fn an_address_is_shown_without_anything_that_may_be_a_password() {
         ("file:./data", None),
     ] {
         assert_eq!(address(url).as_deref(), shown, "{url}");
+        assert!(!super::shown(url).contains("s3"), "{url}");
     }
+    assert_eq!(shown("file:./data?sealed=key"), "file:./data");
+    assert_eq!(shown("redis://:s3cret@host:1/0"), "redis://host:1");
 }
 
 #[cfg(all(feature = "redis", feature = "postgres", feature = "mysql"))]

@@ -60,5 +60,5 @@ impl Operate for Sealed {
     }
 
     forward!(straight: forget, extend, sweep, stats, ping, recheck, count_replays, number_replays, agree, agreed);
-    forward!(straight: connected, connections);
+    forward!(straight: connected, connections, is_on_a_server);
 }

@@ -2,11 +2,11 @@
 
 use std::fmt::Write as _;
 
-use chacha20poly1305::{KeyInit, XChaCha20Poly1305};
 use hkdf::Hkdf;
 use sha2::Sha256;
 use zeroize::Zeroizing;
 
+use super::cipher::Cipher;
 use super::cover::Cover;
 
 pub(super) const KEY_BYTES: usize = 32;
@@ -14,17 +14,16 @@ pub(super) const KEY_BYTES: usize = 32;
 pub(super) struct RingKey {
     id: String,
     /// Zeroes its key when it is dropped.
-    cipher: XChaCha20Poly1305,
+    cipher: Cipher,
     cover: Cover,
     check: [u8; 32],
 }
 
 impl RingKey {
     pub(super) fn new(id: String, bytes: &[u8; KEY_BYTES]) -> Self {
-        let cipher = XChaCha20Poly1305::new((&*derived(bytes, b"onlyonce seal 1")).into());
         Self {
             id,
-            cipher,
+            cipher: Cipher::new(derived(bytes, b"onlyonce seal 1")),
             cover: Cover::new(&derived(bytes, b"onlyonce fingerprint 1")),
             check: *derived(bytes, b"onlyonce check 1"),
         }
@@ -43,7 +42,7 @@ impl RingKey {
         &self.id
     }
 
-    pub(super) fn cipher(&self) -> &XChaCha20Poly1305 {
+    pub(super) fn cipher(&self) -> &Cipher {
         &self.cipher
     }
 

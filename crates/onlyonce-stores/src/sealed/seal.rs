@@ -4,20 +4,17 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use chacha20poly1305::aead::{Aead, Payload};
-use chacha20poly1305::{AeadInOut, XNonce};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use onlyonce_core::{Entropy, Fingerprint, Response, Slot, Token, codec};
 use thiserror::Error;
 
+use super::cipher::{NONCE_BYTES, TAG_BYTES};
 use super::ring::{KeyRing, is_key_id};
 use super::ring_key::RingKey;
 
 /// The header of a sealed answer. Never sent: the answer it marks is opened or refused.
 const MARK: HeaderName = HeaderName::from_static("onlyonce-sealed");
 const VERSION: &str = "1";
-const NONCE_BYTES: usize = 24;
-const TAG_BYTES: usize = 16;
 /// A fast level: answers are small, and a request waits.
 const ZSTD_LEVEL: i32 = 1;
 /// More than this is not compressed, and nothing is decompressed into more than this.
@@ -153,14 +150,9 @@ pub(super) fn seal(
     let mut body = Vec::with_capacity(NONCE_BYTES + content.len() + TAG_BYTES);
     body.extend_from_slice(&nonce);
     body.extend_from_slice(content);
-    let tag = key
-        .cipher()
-        .encrypt_inout_detached(
-            &XNonce::from(nonce),
-            &bound.with(response, &mark),
-            (&mut body[NONCE_BYTES..]).into(),
-        )
-        .expect("an answer is far smaller than what the cipher can take");
+    let bound_to = bound.with(response, &mark);
+    let cipher = key.cipher();
+    let tag = cipher.encrypt(&nonce, &bound_to, &mut body[NONCE_BYTES..]);
     body.extend_from_slice(&tag);
     let mark = HeaderValue::from_str(&mark.to_text()).expect("a key's id is fit for a header");
     Response {
@@ -234,11 +226,8 @@ fn decrypt(
     sealed: &Response,
 ) -> Option<Vec<u8>> {
     let (nonce, ciphertext) = sealed.body.split_first_chunk::<NONCE_BYTES>()?;
-    let payload = Payload {
-        msg: ciphertext,
-        aad: &bound.with(sealed, mark),
-    };
-    key.cipher().decrypt(&XNonce::from(*nonce), payload).ok()
+    let bound_to = bound.with(sealed, mark);
+    key.cipher().decrypt(nonce, &bound_to, ciphertext)
 }
 
 /// Whether what is readable of the sealed answer is what was sealed in it.

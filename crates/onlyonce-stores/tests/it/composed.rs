@@ -222,24 +222,31 @@ async fn records_from_before_a_seal_are_accepted_only_if_that_is_asked_for() {
 }
 
 #[tokio::test]
-async fn a_cache_by_url_has_at_hand_what_was_read_and_forgets_what_is_forgotten() {
+async fn a_folder_has_at_hand_what_was_stored_and_forgets_what_is_forgotten() {
     let place = tempfile::tempdir().unwrap();
-    let store = open(&filled("file:PLACE/data?cache=1MiB", &place))
-        .await
-        .unwrap();
+    let store = open(&filled("file:PLACE/data", &place)).await.unwrap();
     let claim = claim();
     let lease = lease(&*store, &claim).await;
     store
         .complete(&lease, &answer("stored"), LONG)
         .await
         .unwrap();
-    assert!(store.recall(&claim.slot, &claim.fingerprint).is_none());
-
-    replayed(&*store, &claim).await;
 
     let recalled = store.recall(&claim.slot, &claim.fingerprint).unwrap();
     assert_eq!(recalled.response.body, "stored");
     assert!(store.operate().unwrap().forget(&claim.slot).await.unwrap());
     assert!(store.recall(&claim.slot, &claim.fingerprint).is_none());
     assert!(is_granted(&*store, &claim).await);
+}
+
+#[tokio::test]
+async fn a_folder_without_a_cache_has_nothing_at_hand() {
+    let place = tempfile::tempdir().unwrap();
+    let store = open(&filled("file:PLACE/data?cache=0", &place))
+        .await
+        .unwrap();
+    let claim = done(&*store, "stored", LONG).await;
+
+    assert_eq!(replayed(&*store, &claim).await, b"stored");
+    assert!(store.recall(&claim.slot, &claim.fingerprint).is_none());
 }

@@ -120,6 +120,10 @@ impl Operate for Server {
         CONNECTED
     }
 
+    fn is_on_a_server(&self) -> bool {
+        true
+    }
+
     async fn count_replays(&self, replays: &[(Slot, u64)]) -> Result<(), StoreError> {
         self.0.count_replays(replays).await
     }
@@ -164,6 +168,7 @@ async fn every_wrapper_tells_of_the_connections_inside() {
 
         assert_eq!(operate.connections(), Some(CONNECTIONS), "{name}");
         assert_eq!(operate.connected(), CONNECTED, "{name}");
+        assert!(operate.is_on_a_server(), "{name}");
     }
 }
 
@@ -202,8 +207,8 @@ async fn every_wrapper_but_the_seal_has_at_hand_what_the_store_inside_has() {
 async fn a_cache_has_at_hand_what_it_remembers() {
     let ring = KeyRing::generate(&OsEntropy::new());
     let sealed = Arc::new(Sealed::open(server(), ring).await.unwrap());
-    let store = Cached::new(sealed);
-    let claim = done(&store, "stored", LONG).await;
+    let store = Cached::new(sealed.clone());
+    let claim = done(&*sealed, "stored", LONG).await;
     assert!(store.recall(&claim.slot, &claim.fingerprint).is_none());
     replayed(&store, &claim).await;
 

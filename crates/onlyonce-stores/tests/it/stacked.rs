@@ -59,7 +59,7 @@ async fn a_cache_outside_replays_while_the_breaker_is_open() {
 async fn a_meter_inside_a_cache_counts_what_reaches_the_store() {
     let metered = Arc::new(Metered::new(Arc::new(MemoryStore::new())));
     let store = Cached::new(metered.clone());
-    let finished = done(&store, "stored", LONG).await;
+    let finished = done(&*metered, "stored", LONG).await;
 
     for _ in 0..10 {
         replayed(&store, &finished).await;

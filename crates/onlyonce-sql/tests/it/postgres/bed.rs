@@ -104,7 +104,7 @@ impl Drop for Bed {
             + &["", "_agreed", "_archive", "_migrations"]
                 .map(|suffix| format!("DROP TABLE IF EXISTS {table}{suffix};"))
                 .concat()
-            + &format!("DROP FUNCTION IF EXISTS {table}_poison");
+            + &format!("DROP FUNCTION IF EXISTS {table}_poison, {table}_complete");
         let connect = self.pool.connect_options();
         // A test's own runtime cannot wait in here.
         let dropping = std::thread::spawn(move || {

@@ -7,7 +7,7 @@ use super::*;
 #[tokio::test(start_paused = true)]
 async fn an_answer_from_before_a_forget_is_not_remembered_after_it() {
     for bed in [Bed::shared(), Bed::exclusive()] {
-        let claim = done(&*bed.store, "stored", LONG).await;
+        let claim = done(&*bed.raw, "stored", LONG).await;
         let gate = Arc::new(Semaphore::new(0));
         bed.rough.next([Fault::HoldReply(Arc::clone(&gate))]);
         let reading = tokio::spawn({
@@ -26,9 +26,31 @@ async fn an_answer_from_before_a_forget_is_not_remembered_after_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_answer_stored_before_a_forget_is_not_remembered_after_it() {
+    for bed in [Bed::shared(), Bed::exclusive()] {
+        let claim = claim();
+        let lease = lease(&*bed.store, &claim).await;
+        let gate = Arc::new(Semaphore::new(0));
+        bed.rough.next([Fault::HoldReply(Arc::clone(&gate))]);
+        let storing = tokio::spawn({
+            let store = Arc::clone(&bed.store);
+            async move { store.complete(&lease, &answer("stored"), LONG).await }
+        });
+        tokio::task::yield_now().await;
+
+        bed.store.forget(&claim.slot).await.unwrap();
+        gate.add_permits(1);
+        let stored = storing.await.unwrap().unwrap();
+
+        assert!(matches!(stored, Completed::Stored(_)));
+        assert!(is_granted(&*bed.store, &claim).await);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_answer_that_comes_during_a_forget_does_not_outlive_it() {
     let bed = Bed::exclusive();
-    let claim = done(&*bed.store, "stored", LONG).await;
+    let claim = done(&*bed.raw, "stored", LONG).await;
     let gate = Arc::new(Semaphore::new(0));
     bed.rough.next([Fault::HoldCall(Arc::clone(&gate))]);
     let forgetting = tokio::spawn({
