@@ -142,6 +142,7 @@ macro_rules! conformance_suite {
             releasing {
                 a_claim_that_did_not_run_frees_its_slot
                 even_a_held_or_lapsed_claim_that_did_not_run_frees_its_slot
+                a_claim_that_took_over_and_did_not_run_forgets_no_earlier_attempt
                 a_released_token_is_dead
                 a_released_token_stays_dead_whatever_happens_to_its_slot
                 a_token_released_as_unknown_is_dead_too

@@ -36,6 +36,36 @@ pub async fn even_a_held_or_lapsed_claim_that_did_not_run_frees_its_slot(bed: &d
     assert_eq!(store.granted(&store.rival(&held)).await.lease.attempt, 1);
 }
 
+/// Who gives back a claim whose reply was lost does not know that it took over. What it took over may
+/// have happened, and is not run again under `hold`.
+pub async fn a_claim_that_took_over_and_did_not_run_forgets_no_earlier_attempt(bed: &dyn TestBed) {
+    let store = Subject::of(bed);
+    let first = store.lapsed(OnLapse::Rerun).await;
+    let second = Claim {
+        lease_for: LONG,
+        ..store.rival(&first)
+    };
+    let lease = store.lease(&second).await;
+
+    for _ in 0..2 {
+        store.ended(&lease, Release::NotRun).await;
+    }
+
+    let record = store.record(&first).await;
+    assert_eq!(StateName::of(&record), StateName::Lapsed);
+    assert_eq!(record.attempt, 2);
+    assert!(matches!(
+        store.claim(&second).await,
+        Claimed::Dead | Claimed::Taken(_)
+    ));
+    let holding = Claim {
+        on_lapse: OnLapse::Hold,
+        ..store.rival(&first)
+    };
+    assert_eq!(store.taken(&holding).await.token, second.token);
+    assert_eq!(store.granted(&store.rival(&first)).await.lease.attempt, 3);
+}
+
 pub async fn a_released_token_is_dead(bed: &dyn TestBed) {
     let store = Subject::of(bed);
     let claim = store.fresh();

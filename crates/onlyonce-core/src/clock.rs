@@ -9,7 +9,8 @@ pub trait Clock: Send + Sync + 'static {
     /// Time since an arbitrary origin; never goes back on a healthy machine.
     fn now(&self) -> Duration;
 
-    /// The date and time to show. Nothing is ever decided by it.
+    /// The date and time to show. Nothing is decided by it but whether a key that carries its own
+    /// time is still good ([`KeyTimeRule`](crate::policy::KeyTimeRule)).
     fn wall(&self) -> Timestamp;
 }
 
@@ -55,7 +56,8 @@ impl Clock for SystemClock {
     }
 }
 
-/// Milliseconds since 1970 on the clock of whoever wrote it: shown, never compared.
+/// Milliseconds since 1970 on the clock of whoever wrote it: shown, and compared only with
+/// the time that a client's key carries.
 #[derive(Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 #[serde(from = "u64")]
 pub struct Timestamp(u64);

@@ -3,7 +3,8 @@
 //! Versioned and checksummed: what cannot be read with certainty is refused, never guessed.
 //!
 //! Layout: magic `1O`, version, kind, length of the head (u32 LE), head, body, CRC-32 of all
-//! before it. The head is written as postcard would write it.
+//! before it. The head is written as postcard would write it. A response has a second form, which
+//! SQL can write: see `plain`.
 
 use std::sync::Arc;
 
@@ -19,6 +20,7 @@ use crate::response::Response;
 use self::wire::Reader;
 
 mod head;
+mod plain;
 #[cfg(test)]
 mod tests;
 mod wire;
@@ -125,6 +127,9 @@ pub fn encode_response(response: &Response) -> Bytes {
 
 /// Reads a response back. The body and what is in its headers are slices of `bytes`, not copies.
 pub fn decode_response(bytes: &Bytes) -> Result<Response, CodecError> {
+    if bytes.starts_with(&plain::MAGIC) {
+        return plain::decode(bytes);
+    }
     let (content, head_bytes) = split(Kind::Response, bytes)?;
     let mut reader = Reader::new(&content);
     let response = head::read_response(&mut reader, &content)?;

@@ -11,9 +11,9 @@ use std::time::Duration;
 use thiserror::Error;
 use tokio::sync::{Notify, Semaphore};
 
-use crate::clock::{Clock, SystemClock};
+use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::entropy::{Entropy, OsEntropy};
-use crate::event::{About, Event, Subscriber, TracingSubscriber};
+use crate::event::{About, Event, ServerAddress, Subscriber, TracingSubscriber};
 use crate::fingerprint::Fingerprint;
 use crate::key::{Hint, Key};
 use crate::operate::Operate;
@@ -29,22 +29,30 @@ mod execution;
 mod finish;
 mod flight;
 mod follow;
+mod found;
 pub mod job;
 mod once;
+mod reconcile;
 mod renew;
 mod retry;
 mod rotate;
 mod secret;
+mod status;
+mod step;
 mod sweep;
 mod tally;
 
 pub use self::call::{Answer, Call, Outcome, Verdict, Who};
 pub use self::execution::Execution;
 pub use self::finish::Held;
+pub use self::reconcile::{Finding, Reconcile};
 pub use self::secret::{FormerSecret, look_up_secret};
+pub use self::status::{KeyState, KeyStatus};
+pub use self::step::{Step, StepError, step_of, steps_of};
 
 use self::agreement::Agreement;
 use self::flight::Flights;
+use self::reconcile::PutOff;
 use self::renew::Renewals;
 use self::tally::Tally;
 
@@ -69,11 +77,13 @@ struct Inner {
     agreement: Arc<Agreement>,
     /// The same store under the former secret, while the secret is rotated.
     former: Option<Engine>,
+    server: Option<Arc<ServerAddress>>,
     holder: Arc<str>,
     namespace: Arc<str>,
     flights: Flights,
     renewals: Renewals,
     tally: Tally,
+    put_off: PutOff,
     background_count: Arc<Semaphore>,
     background_bytes: Arc<Semaphore>,
     closing: AtomicBool,
@@ -145,6 +155,7 @@ pub struct Builder {
     subscribers: Vec<Arc<dyn Subscriber>>,
     secret: Option<SlotSecret>,
     former: Option<FormerSecret>,
+    server: Option<Arc<ServerAddress>>,
     holder: Option<Arc<str>>,
     namespace: Arc<str>,
     sweep_every: Duration,
@@ -173,6 +184,18 @@ impl Builder {
     #[must_use]
     pub fn namespace(mut self, namespace: &str) -> Self {
         self.namespace = namespace.into();
+        self
+    }
+
+    /// Whether [a name](Self::instance) was given.
+    pub fn has_instance(&self) -> bool {
+        self.holder.is_some()
+    }
+
+    /// Says where the store's server is, for those who are told that it failed.
+    #[must_use]
+    pub fn server(mut self, address: ServerAddress) -> Self {
+        self.server = Some(Arc::new(address));
         self
     }
 
@@ -234,13 +257,15 @@ impl Builder {
         let store = &*self.store;
         let connected = store.operate().map_or(0, Operate::connected);
         let agreed = secret::agree(store, self.secret, self.former, &*self.entropy).await?;
-        let agreement = Arc::new(Agreement::new(store, &agreed, connected).await?);
+        let clock = Arc::clone(&self.clock);
+        let agreement = Agreement::new(store, &agreed, connected, clock).await?;
         let holder = self.holder.unwrap_or_else(|| random_name(&*self.entropy));
         let part = Part {
             store: self.store,
             clock: self.clock,
             entropy: self.entropy,
-            agreement,
+            agreement: Arc::new(agreement),
+            server: self.server,
             holder,
             namespace: self.namespace,
             running_max: self.running_max,
@@ -265,6 +290,7 @@ struct Part {
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy>,
     agreement: Arc<Agreement>,
+    server: Option<Arc<ServerAddress>>,
     holder: Arc<str>,
     namespace: Arc<str>,
     running_max: usize,
@@ -285,11 +311,13 @@ impl Part {
             secret,
             agreement: self.agreement,
             former,
+            server: self.server,
             holder: self.holder,
             namespace: self.namespace,
             flights: Flights::new(self.running_max),
             renewals: Renewals::default(),
             tally: Tally::default(),
+            put_off: PutOff::default(),
             background_count: Arc::new(Semaphore::new(BACKGROUND_COUNT_MAX)),
             background_bytes: Arc::new(Semaphore::new(BACKGROUND_BYTES_MAX)),
             closing: AtomicBool::new(false),
@@ -320,12 +348,18 @@ impl Engine {
             subscribers: vec![Arc::new(TracingSubscriber)],
             secret: None,
             former: None,
+            server: None,
             holder: None,
             namespace: "".into(),
             sweep_every: sweep::SWEEP_EVERY,
             running_max: usize::MAX,
             check_every: agreement::CHECK_EVERY,
         }
+    }
+
+    /// What this instance is called in records.
+    pub fn instance(&self) -> &str {
+        &self.inner.holder
     }
 
     /// The store behind this engine.
@@ -489,5 +523,10 @@ impl Engine {
 
     fn now(&self) -> Duration {
         self.inner.clock.now()
+    }
+
+    /// The date and time on the engine's clock, to compare with what a client's key carries.
+    pub fn wall(&self) -> Timestamp {
+        self.inner.clock.wall()
     }
 }

@@ -183,6 +183,8 @@ impl Entry {
         let was_held = held.is_some();
         match (why, held) {
             (Release::Unknown, Some(kept)) => kept.end_unknown(now),
+            // Whose lapsed attempt it took over, that may have happened: it is not forgotten.
+            (Release::NotRun, Some(kept)) if kept.attempt > 1 => kept.end_unknown(now),
             (Release::NotRun, Some(_)) => self.kept = None,
             (Release::Unknown | Release::NotRun, None) => {}
         }

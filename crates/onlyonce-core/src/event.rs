@@ -155,6 +155,8 @@ pub enum Event {
     },
     /// A stored or shared answer was given.
     Replayed {
+        /// Its status.
+        status: u16,
         /// When the original came.
         original_at: Timestamp,
         /// The trace of the original.
@@ -174,6 +176,8 @@ pub enum Event {
         number: Option<u64>,
         /// When it was given.
         at: Timestamp,
+        /// The status of the answer.
+        status: u16,
         /// When the original came.
         original_at: Timestamp,
         /// The trace of the original.
@@ -204,6 +208,8 @@ pub enum Event {
         lifetime: Duration,
         /// Whether an operator has forgotten it.
         forgotten: bool,
+        /// How often it was replayed, as far as the store has counted and this process was told.
+        replays: u64,
         /// What was made, where the handler said so.
         resource: Option<Arc<str>>,
     },
@@ -220,6 +226,15 @@ pub enum Event {
     },
     /// The outcome is unknown.
     OutcomeUnknown,
+    /// It was looked whether an attempt with an unknown outcome happened.
+    Reconciled {
+        /// What was found.
+        found: Found,
+        /// The attempt that looked.
+        attempt: u32,
+        /// How long that took.
+        took: Duration,
+    },
     /// The claim was given back; nothing ran.
     NotRun,
     /// An overtaken holder answered with the stored result instead of its own.
@@ -236,6 +251,8 @@ pub enum Event {
         attempt: u32,
         /// What lies behind it, as the store says it.
         cause: Arc<str>,
+        /// Where the store's server is, where that is known.
+        server: Option<Arc<ServerAddress>>,
     },
     /// The handler ran without protection, because the store is down and the policy is open.
     Unprotected,
@@ -243,6 +260,54 @@ pub enum Event {
     Stalled,
     /// The result will not be stored: the background is full, or the record is long gone.
     Abandoned,
+    /// An operator has changed the record.
+    Operated(Box<Operated>),
+}
+
+/// What an operator did to a record, who it was, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Operated {
+    /// What was done.
+    pub deed: Deed,
+    /// Who did it, by the name that they gave; nothing if they gave none.
+    pub by: Option<Arc<str>>,
+    /// Why, in their words.
+    pub reason: Option<Arc<str>>,
+    /// Where it came in: `api`, `cli` or `console`.
+    pub via: &'static str,
+}
+
+/// What operators can do to a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deed {
+    /// It was forgotten, whatever its state.
+    Forgot,
+    /// It is kept longer.
+    Extended {
+        /// How much longer.
+        by: Duration,
+    },
+    /// The outcome was in doubt, and happened: retries get this answer.
+    Resolved {
+        /// The status of the answer.
+        status: u16,
+        /// How long it is kept.
+        keep_for: Duration,
+    },
+    /// The outcome was in doubt, and did not happen: the next request with the key runs it.
+    Discarded,
+}
+
+impl Deed {
+    /// The deed as one word that does not change: for filters and labels.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Forgot => "forget",
+            Self::Extended { .. } => "extend",
+            Self::Resolved { .. } => "resolve",
+            Self::Discarded => "discard",
+        }
+    }
 }
 
 impl Event {
@@ -271,12 +336,53 @@ impl Event {
             Self::Panicked => "panicked",
             Self::TimedOut { .. } => "timed_out",
             Self::OutcomeUnknown => "outcome_unknown",
+            Self::Reconciled { found, .. } => found.event(),
             Self::NotRun => "not_run",
             Self::Overtaken => "overtaken",
             Self::StoreFailed { .. } => "store_failed",
             Self::Unprotected => "unprotected",
             Self::Stalled => "stalled",
             Self::Abandoned => "abandoned",
+            Self::Operated(_) => "operated",
+        }
+    }
+}
+
+/// Where a store's server is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerAddress {
+    /// Its name or number.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+}
+
+/// What was found out about an attempt with an unknown outcome.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Found {
+    /// It happened; its answer is stored now.
+    Happened,
+    /// It did not happen, and is run.
+    DidNot,
+    /// Neither is known; nothing is run.
+    CannotTell,
+}
+
+impl Found {
+    /// As it is written.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Happened => "happened",
+            Self::DidNot => "did_not",
+            Self::CannotTell => "cannot_tell",
+        }
+    }
+
+    const fn event(self) -> &'static str {
+        match self {
+            Self::Happened => "reconciled_happened",
+            Self::DidNot => "reconciled_did_not",
+            Self::CannotTell => "reconciled_cannot_tell",
         }
     }
 }

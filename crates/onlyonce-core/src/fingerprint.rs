@@ -13,7 +13,7 @@ use std::fmt;
 
 use sha2::{Digest, Sha256};
 
-pub use rule::{BodyRule, FingerprintRule, RequestParts};
+pub use rule::{BodyRule, FingerprintRule, Numbers, RequestParts};
 
 /// SHA-256 of a request's meaning, with the recipe that made it.
 ///
@@ -59,6 +59,8 @@ pub enum Part {
     Operation = 11,
     /// The input of such an operation.
     Input = 12,
+    /// A place in a JSON body of which only some places count; what is there follows.
+    JsonPlace = 13,
 }
 
 /// The canonical form of a JSON text: RFC 8785, except that numbers keep their written digits and

@@ -105,6 +105,27 @@ pub enum KeyError {
     /// Not a UUID of version 4.
     #[error("the key must be a UUID of version 4, such as 550e8400-e29b-41d4-a716-446655440000")]
     NotUuidV4,
+    /// Not a UUID of version 7, which carries its time.
+    #[error(
+        "the key must be a new UUID of version 7 (RFC 9562), such as 018bfbf3-bc00-7000-8000-000000001234"
+    )]
+    NotUuidV7,
+    /// The header that says when the key was made is missing, repeated or no date.
+    #[error(
+        "{header} must say once when the request was first sent, as an HTTP date such as Fri, 01 Dec 2023 00:00:00 GMT"
+    )]
+    Untimed {
+        /// The header.
+        header: http::HeaderName,
+    },
+    /// The time of a key without the key.
+    #[error("{time} was sent without {key}: send both, or neither")]
+    OnlyTimed {
+        /// The header with the time.
+        time: http::HeaderName,
+        /// The header with the key.
+        key: http::HeaderName,
+    },
     /// More than one header line: which one is meant would be a guess.
     #[error("the key was sent {lines} times; send it once")]
     Several {

@@ -22,8 +22,10 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub mod bounds;
+mod capability;
 pub mod clock;
 pub mod codec;
+pub mod derived;
 pub mod engine;
 pub mod entropy;
 pub mod entry;
@@ -44,10 +46,14 @@ pub mod store;
 
 pub use async_trait::async_trait;
 
+pub use capability::Capability;
 pub use clock::{Clock, SystemClock, Timestamp};
-pub use engine::{Answer, Call, Engine, Execution, Held, Outcome, Verdict};
+pub use derived::DerivedId;
+pub use engine::{
+    Answer, Call, Engine, Execution, Finding, Held, Outcome, Reconcile, Step, StepError, Verdict,
+};
 pub use entropy::{Entropy, OsEntropy};
-pub use event::{About, Event, Subscriber, Verb};
+pub use event::{About, Deed, Event, Operated, Subscriber, Verb};
 #[cfg(feature = "axum")]
 pub use extract::NoExecution;
 pub use fingerprint::{Fingerprint, FingerprintBuilder, FingerprintRule};

@@ -15,6 +15,12 @@ use crate::response::Response;
 use crate::slot::Slot;
 use crate::store::StoreError;
 
+mod doubt;
+mod newest;
+
+pub use self::doubt::{InDoubt, Settled, Settlement, in_doubt, settle};
+pub use self::newest::{Newest, newest};
+
 /// The operators' side of a store.
 #[async_trait]
 pub trait Operate: Send + Sync {
@@ -67,6 +73,13 @@ pub trait Operate: Send + Sync {
     /// checks what it has agreed on before it runs anything else.
     fn connected(&self) -> u64 {
         0
+    }
+
+    /// Whether processes elsewhere can use this store, and empty it, while it is open, as behind a
+    /// server. A process that finds no slot secret there first waits for one that runs to write its
+    /// own back, and looks at it again before it runs anything more than about a second later.
+    fn is_on_a_server(&self) -> bool {
+        self.connected() > 0
     }
 
     /// Adds replays to the counts of their records, as far as these still exist.

@@ -10,13 +10,19 @@ use crate::key::KeyRule;
 use crate::record::OnLapse;
 use crate::refusal::Reason;
 
+mod actor;
 mod bounds;
+mod key_time;
 mod mark;
+pub(crate) mod pointer;
 mod scope;
 #[cfg(test)]
 mod tests;
 
+pub use self::actor::ActorType;
+pub use self::key_time::{KeyTime, KeyTimeRule};
 pub use self::mark::Mark;
+pub use self::pointer::Pointer;
 pub use self::scope::ScopePart;
 
 /// Everything that can be decided differently.
@@ -227,12 +233,18 @@ pub struct Limits {
 pub struct HttpRules {
     /// The header that carries the key.
     pub key_header: HeaderName,
-    /// Where else the key may be: a member of a JSON body.
-    pub key_member: Option<String>,
+    /// Where else the key may be: a place in a JSON body.
+    pub key_member: Option<Pointer>,
+    /// Which key counts if there are two.
+    pub key_first: KeyFirst,
+    /// How a key says when it was made, where it does.
+    pub key_time: Option<KeyTimeRule>,
     /// Which methods are covered, and whether each needs a key.
     pub methods: Methods,
     /// What replaces a missing key.
     pub derive: Option<DeriveRule>,
+    /// The path before that of an operation, where its client asks what has become of its key.
+    pub status_path: Option<String>,
     /// What a stored success replays as.
     pub replay_status: ReplayStatus,
     /// What a replay carries to be known as one.
@@ -254,6 +266,17 @@ pub struct HttpRules {
     pub envelope: Envelope,
     /// What besides the key addresses a record, in words: which callers a profile keeps apart.
     pub scope: Vec<ScopePart>,
+    /// What says the type of an actor, where its name does not.
+    pub actor_type: Option<ActorType>,
+}
+
+/// Which key counts if one is in the header and another one in the body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyFirst {
+    /// The one in the header.
+    Header,
+    /// The one in the body.
+    Body,
 }
 
 /// Which methods are covered.
@@ -345,6 +368,11 @@ pub struct RefusalRow {
     pub status: u16,
     /// Its type or code in the error's body.
     pub code: String,
+    /// The kind of error that it is, in the bodies that tell the two apart; its code where it is not
+    /// given.
+    pub kind: Option<String>,
+    /// What it carries, where that differs from the policy's `refusal_marks`.
+    pub marks: Option<Vec<Mark>>,
     /// Whether repeating the same request can help.
     pub retryable: bool,
     /// When to try again, where that differs from the policy's `retry_after`.
@@ -386,4 +414,12 @@ pub enum Envelope {
     CodeError,
     /// `{"error":{type,message}}`.
     TypeError,
+    /// `{type,code,message}`, its type being the kind.
+    FlatError,
+    /// `{"errors":[{category,code,detail}]}`, its category being the kind.
+    ErrorList,
+    /// `{name,message,details:[{issue,description}]}`, its name being the kind and its issue the code.
+    NamedError,
+    /// `{"error":{code,message,status}}`: the number of the HTTP status as code, the code as status.
+    StatusError,
 }

@@ -15,11 +15,12 @@ mod tests;
 mod units;
 
 pub use self::rules::{
-    BodyMembers, Derive, Fingerprint, Refused, Retention, Rules, Stored, Timeout, TtlHeader,
+    BodyMembers, Derive, Fingerprint, KeyTimes, Refused, Retention, Rules, Stored, Timeout,
+    TtlHeader,
 };
 pub use self::units::{
-    Body, Charset, ErrorBody, Header, KeyNeeds, Lapse, Maybe, MethodList, MethodName, ReasonName,
-    ReplayAs, StatusCode, StoreIs, Unit,
+    Body, Charset, ErrorBody, FirstIn, Header, KeyNeeds, Lapse, Maybe, MethodList, MethodName,
+    NumbersAs, ReasonName, ReplayAs, StatusCode, StoreIs, Unit,
 };
 
 /// Each profile with its name, whose file is `profiles/NAME.toml`.
@@ -76,6 +77,18 @@ profiles! {
     Ietf = "ietf",
     /// As Stripe's API does it.
     Stripe = "stripe",
+    /// As version 2 of Stripe's API does it.
+    StripeV2 = "stripe-v2",
+    /// OASIS Repeatable Requests 1.0, as Azure uses it.
+    RepeatableRequests = "repeatable-requests",
+    /// Google's AIP-155: `request_id` in the body.
+    Aip155 = "aip-155",
+    /// As PayPal's REST APIs do it.
+    Paypal = "paypal",
+    /// As Square's API does it: `idempotency_key` in the body.
+    Square = "square",
+    /// The Agentic Commerce Protocol.
+    Acp = "acp",
 }
 
 /// A profile, read.

@@ -159,7 +159,8 @@ pub struct Meta {
 }
 
 /// What kinds of actors a name may begin with, before a colon.
-const ACTOR_TYPES: [&str; 6] = ["agent", "human", "user", "service", "system", "anonymous"];
+pub(crate) const ACTOR_TYPES: [&str; 6] =
+    ["agent", "human", "user", "service", "system", "anonymous"];
 /// What an actor is whose name does not say it.
 const ACTOR_TYPE: &str = "user";
 
@@ -170,6 +171,13 @@ pub fn actor_parts(name: &str) -> (&str, &str) {
         Some((kind, id)) if ACTOR_TYPES.contains(&kind) => (kind, id),
         Some(_) | None => (ACTOR_TYPE, name),
     }
+}
+
+/// The name of an actor of this type, whatever the id itself begins with. A type that is not known is
+/// the usual one.
+pub fn actor_name(kind: &str, id: &str) -> String {
+    let known = ACTOR_TYPES.into_iter().find(|known| *known == kind);
+    format!("{}:{id}", known.unwrap_or(ACTOR_TYPE))
 }
 
 /// A stored or shared answer.

@@ -47,6 +47,8 @@ pub enum Reason {
     MissingKey,
     /// A key the policy does not take.
     BadKey,
+    /// The time that the key carries is too long ago, or not yet.
+    KeyOutOfTime,
     /// A time-to-live header that is no number.
     BadTtl,
     /// The caller cannot be told apart from others.
@@ -67,6 +69,8 @@ pub enum Reason {
     TooManyWaiters,
     /// As much runs in this process as may at a time.
     TooManyRunning,
+    /// As many bytes of request bodies are held in this process as may be at a time.
+    TooMuchBuffered,
     /// The caller keeps as much in the store as it may.
     OverQuota,
     /// The caller sent too many bad requests.
@@ -91,9 +95,10 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason, in the order of the tables.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 24] = [
         Self::MissingKey,
         Self::BadKey,
+        Self::KeyOutOfTime,
         Self::BadTtl,
         Self::Unscoped,
         Self::Unverified,
@@ -104,6 +109,7 @@ impl Reason {
         Self::InProgress,
         Self::TooManyWaiters,
         Self::TooManyRunning,
+        Self::TooMuchBuffered,
         Self::OverQuota,
         Self::TooManyBadRequests,
         Self::OutcomeUnknown,
@@ -121,6 +127,7 @@ impl Reason {
         match self {
             Self::MissingKey => "missing-key",
             Self::BadKey => "bad-key",
+            Self::KeyOutOfTime => "key-out-of-time",
             Self::BadTtl => "bad-ttl",
             Self::Unscoped => "unscoped",
             Self::Unverified => "unverified",
@@ -131,6 +138,7 @@ impl Reason {
             Self::InProgress => "in-progress",
             Self::TooManyWaiters => "too-many-waiters",
             Self::TooManyRunning => "too-many-running",
+            Self::TooMuchBuffered => "too-much-buffered",
             Self::OverQuota => "over-quota",
             Self::TooManyBadRequests => "too-many-bad-requests",
             Self::OutcomeUnknown => "outcome-unknown",
@@ -154,6 +162,9 @@ impl Reason {
         match self {
             Self::MissingKey => "this operation needs an idempotency key: send a new random one",
             Self::BadKey => "the idempotency key is not valid",
+            Self::KeyOutOfTime => {
+                "the time that the idempotency key carries is outside the time for which answers are kept, so this request was not run"
+            }
             Self::BadTtl => "the time to live is not valid",
             Self::Unscoped => "the caller cannot be told apart from others",
             Self::Unverified => {
@@ -175,6 +186,9 @@ impl Reason {
             }
             Self::TooManyRunning => {
                 "this server runs as many keyed requests as it may at a time, so this request was not run: retry later with the same key"
+            }
+            Self::TooMuchBuffered => {
+                "this server holds as many request bodies in memory as it may at a time, so this request was not run: retry later with the same key"
             }
             Self::OverQuota => {
                 "this caller keeps as many idempotency keys or bytes as it may, so this request was not run: retry later with the same key"
@@ -224,6 +238,16 @@ impl Refusal {
             }
         });
         refusal.retryable = Some(on_lapse == OnLapse::Rerun);
+        refusal
+    }
+
+    /// An operation that may have taken effect, of which the next attempt finds out first whether it
+    /// did.
+    pub(crate) fn to_be_reconciled(reason: Reason) -> Self {
+        let mut refusal = Self::new(reason).because(
+            "a retry with the same key finds that out first, and runs it only if it did not happen",
+        );
+        refusal.retryable = Some(true);
         refusal
     }
 

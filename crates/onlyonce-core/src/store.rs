@@ -188,7 +188,9 @@ pub struct Receipt {
 /// Why a claim is given back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Release {
-    /// Nothing ran: the slot is free again.
+    /// Nothing ran: the slot is free again, unless the claim took over from an attempt that may have
+    /// happened. That stays as it was, lapsed: who gives back a claim whose reply it never heard does
+    /// not know of it.
     NotRun,
     /// Something may have happened: the lease ends at once, and `on_lapse` says what follows.
     Unknown,

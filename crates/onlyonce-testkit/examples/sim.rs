@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use onlyonce_core::{Clock, SystemClock};
-use onlyonce_testkit::sim::{Bug, Plan, Report, Violation, run};
+use onlyonce_testkit::sim::{Bug, Plan, Report, Settled, Violation, run, settle};
 
 /// Production engines on virtual time, under faults, with a checker that knows the protocol.
 #[derive(Parser)]
@@ -34,6 +34,9 @@ struct Arguments {
     /// Rotate the slot secret: processes with one and with both run side by side.
     #[arg(long)]
     rotate: bool,
+    /// Look up what is in doubt before it runs again, instead: gateways and an upstream under faults.
+    #[arg(long, conflicts_with_all = ["bug", "rotate", "history"])]
+    reconcile: bool,
     /// Print the history of every seed, also of those in which all is well.
     #[arg(long)]
     history: bool,
@@ -49,6 +52,9 @@ struct Progress {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let clock = SystemClock::new();
+    if arguments.reconcile {
+        return settle_all(&arguments, &clock);
+    }
     let (report, violation) = run_all(&arguments, &clock);
     let seconds = clock.now().as_secs_f64();
     println!("{report}");
@@ -75,6 +81,24 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Runs all seeds of reconcile, or until one has two effects or none.
+fn settle_all(arguments: &Arguments, clock: &SystemClock) -> ExitCode {
+    let mut all = Settled::default();
+    for seed in arguments.first..arguments.first.saturating_add(arguments.seeds) {
+        match settle(seed, None) {
+            Ok(settled) => all.add(&settled),
+            Err(unsettled) => {
+                println!("{unsettled}");
+                return ExitCode::FAILURE;
+            }
+        }
+    }
+    println!("{all:?}");
+    let (seeds, seconds) = (arguments.seeds, clock.now().as_secs_f64());
+    println!("{seeds} seeds in {seconds:.1} s");
+    ExitCode::SUCCESS
 }
 
 /// Runs all seeds, or until one breaks a rule: of several, the first is told.

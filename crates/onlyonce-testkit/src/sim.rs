@@ -37,6 +37,7 @@ mod report;
 mod rotation;
 mod rules;
 mod script;
+mod settling;
 mod story;
 mod terms;
 mod witness;
@@ -46,6 +47,7 @@ pub use self::bug::{Bug, UnknownBug};
 pub use self::history::History;
 pub use self::kinds::{Fault, Heard, Seen};
 pub use self::report::{Report, Violation};
+pub use self::settling::{LookBug, Settled, Unsettled, settle};
 
 use self::clock::StoreClock;
 use self::dice::Dice;

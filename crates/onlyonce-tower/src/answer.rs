@@ -12,8 +12,9 @@ use crate::body::{ResponseBody, Resumed, Whole};
 use crate::envelope;
 use crate::marks::{Told, mark, mark_body};
 
-/// In the extensions of every response that is a stored or shared one: the inner service was not
-/// called for it.
+/// In the extensions of every response that is a stored or shared one, or one that was found when it
+/// was looked whether an earlier attempt happened: it is not what the inner service answered to this
+/// request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replayed {
     /// The trace of the request that ran: the trace's id, a dash, and the id of the span that the
@@ -78,7 +79,17 @@ impl Answering<'_> {
                     ..
                 },
                 own,
-            ) => self.ran(response, receipt, own.filter(|_| as_returned)),
+            ) => {
+                let is_found = own.is_none() && !as_returned;
+                let mut response = self.ran(response, receipt, own.filter(|_| as_returned));
+                if is_found {
+                    let original_trace = None;
+                    response
+                        .extensions_mut()
+                        .insert(Replayed { original_trace });
+                }
+                response
+            }
             (Answer::Replayed(replay), _) => self.replayed(replay).map(ResponseBody::whole),
             // It broke off while it was read: what there is of it is the best answer.
             (Answer::Refused(refusal), Some((parts, OwnBody::Resumed(resumed))))

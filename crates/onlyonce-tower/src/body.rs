@@ -9,6 +9,9 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use pin_project_lite::pin_project;
 
+use crate::buffer::Room;
+use crate::observe::{AnswerWatch, RequestWatch};
+
 /// A body that is all there: data, then trailers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Whole {
@@ -45,7 +48,8 @@ pin_project! {
     #[project = RequestProjection]
     enum RequestKind<B> {
         Streamed { #[pin] body: B },
-        Buffered { whole: Whole },
+        Buffered { whole: Whole, room: Room },
+        Watched { #[pin] body: B, watch: RequestWatch },
     }
 }
 
@@ -62,9 +66,37 @@ impl<B> RequestBody<B> {
         Self { kind }
     }
 
-    pub(crate) fn buffered(whole: Whole) -> Self {
-        let kind = RequestKind::Buffered { whole };
+    /// A body that is all there.
+    pub fn whole(data: Bytes) -> Self {
+        let trailers = None;
+        Self::buffered(Whole { data, trailers }, Room::within(None))
+    }
+
+    pub(crate) fn buffered(whole: Whole, room: Room) -> Self {
+        let kind = RequestKind::Buffered { whole, room };
         Self { kind }
+    }
+
+    pub(crate) fn watched(body: B, watch: RequestWatch) -> Self {
+        let kind = RequestKind::Watched { body, watch };
+        Self { kind }
+    }
+
+    /// The data of a body that was read before anything ran: that of a keyed request.
+    pub fn data(&self) -> Option<&Bytes> {
+        match &self.kind {
+            RequestKind::Buffered { whole, .. } => Some(&whole.data),
+            RequestKind::Streamed { .. } | RequestKind::Watched { .. } => None,
+        }
+    }
+
+    /// The same with other data, where it was read before anything ran.
+    #[must_use]
+    pub fn with_data(self, data: Bytes) -> Self {
+        match self.kind {
+            RequestKind::Buffered { whole, room } => Self::buffered(Whole { data, ..whole }, room),
+            kind @ (RequestKind::Streamed { .. } | RequestKind::Watched { .. }) => Self { kind },
+        }
     }
 }
 
@@ -78,21 +110,24 @@ impl<B: Body<Data = Bytes>> Body for RequestBody<B> {
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         match self.project().kind.project() {
             RequestProjection::Streamed { body } => body.poll_frame(cx),
-            RequestProjection::Buffered { whole } => Poll::Ready(whole.next().map(Ok)),
+            RequestProjection::Buffered { whole, .. } => Poll::Ready(whole.next().map(Ok)),
+            RequestProjection::Watched { body, watch } => watch.poll_frame(body, cx),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match &self.kind {
-            RequestKind::Streamed { body } => body.is_end_stream(),
-            RequestKind::Buffered { whole } => whole.is_end(),
+            RequestKind::Streamed { body } | RequestKind::Watched { body, .. } => {
+                body.is_end_stream()
+            }
+            RequestKind::Buffered { whole, .. } => whole.is_end(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.kind {
-            RequestKind::Streamed { body } => body.size_hint(),
-            RequestKind::Buffered { whole } => whole.size_hint(),
+            RequestKind::Streamed { body } | RequestKind::Watched { body, .. } => body.size_hint(),
+            RequestKind::Buffered { whole, .. } => whole.size_hint(),
         }
     }
 }
@@ -112,6 +147,7 @@ pin_project! {
         Streamed { #[pin] body: B },
         Whole { whole: Whole },
         Resumed { resumed: Resumed<B> },
+        Watched { #[pin] body: B, watch: AnswerWatch },
     }
 }
 
@@ -168,6 +204,11 @@ impl<B: Body> ResponseBody<B> {
         Self { kind }
     }
 
+    pub(crate) fn watched(body: B, watch: AnswerWatch) -> Self {
+        let kind = ResponseKind::Watched { body, watch };
+        Self { kind }
+    }
+
     pub(crate) fn resumed(resumed: Resumed<B>) -> Self {
         let kind = ResponseKind::Resumed { resumed };
         Self { kind }
@@ -186,12 +227,15 @@ impl<B: Body<Data = Bytes>> Body for ResponseBody<B> {
             ResponseProjection::Streamed { body } => body.poll_frame(cx),
             ResponseProjection::Whole { whole } => Poll::Ready(whole.next().map(Ok)),
             ResponseProjection::Resumed { resumed } => resumed.poll_frame(cx),
+            ResponseProjection::Watched { body, watch } => watch.poll_frame(body, cx),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match &self.kind {
-            ResponseKind::Streamed { body } => body.is_end_stream(),
+            ResponseKind::Streamed { body } | ResponseKind::Watched { body, .. } => {
+                body.is_end_stream()
+            }
             ResponseKind::Whole { whole } => whole.is_end(),
             ResponseKind::Resumed { resumed } => resumed.is_end(),
         }
@@ -199,7 +243,9 @@ impl<B: Body<Data = Bytes>> Body for ResponseBody<B> {
 
     fn size_hint(&self) -> SizeHint {
         match &self.kind {
-            ResponseKind::Streamed { body } => body.size_hint(),
+            ResponseKind::Streamed { body } | ResponseKind::Watched { body, .. } => {
+                body.size_hint()
+            }
             ResponseKind::Whole { whole } => whole.size_hint(),
             ResponseKind::Resumed { resumed } => resumed.size_hint(),
         }
@@ -210,14 +256,18 @@ impl<B: Body<Data = Bytes>> Body for ResponseBody<B> {
 pub(crate) enum Gathered<E> {
     /// To its end.
     Whole(Whole),
-    /// Up to the bound; there is more.
+    /// Up to the bound, or as far as there was room; there is more.
     Over(Bytes),
     /// It broke off.
     Broken(Bytes, E),
 }
 
-/// Reads `body` into memory, at most `bytes_max` of it.
-pub(crate) async fn gather<B>(mut body: Pin<&mut B>, bytes_max: usize) -> Gathered<B::Error>
+/// Reads `body` into memory, at most `bytes_max` of it, and no more than `room` has room for.
+pub(crate) async fn gather<B>(
+    mut body: Pin<&mut B>,
+    bytes_max: usize,
+    room: &mut Room,
+) -> Gathered<B::Error>
 where
     B: Body<Data = Bytes>,
 {
@@ -233,8 +283,9 @@ where
         };
         match frame.into_data() {
             Ok(data) => {
+                let has_room = room.take(data.len());
                 pieces.push(data);
-                if pieces.len() > bytes_max {
+                if pieces.len() > bytes_max || !has_room {
                     return Gathered::Over(pieces.into_bytes());
                 }
             }
@@ -255,18 +306,18 @@ where
 /// and dropped at once: a piece of one byte can keep a whole read buffer alive, so that memory would
 /// follow how often a client sends rather than how much.
 #[derive(Default)]
-struct Pieces {
+pub(crate) struct Pieces {
     first: Bytes,
     /// All of it, as soon as there are two pieces.
     joined: Vec<u8>,
 }
 
 impl Pieces {
-    fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.first.len() + self.joined.len()
     }
 
-    fn push(&mut self, data: Bytes) {
+    pub(crate) fn push(&mut self, data: Bytes) {
         if self.len() == 0 {
             self.first = data;
             return;
@@ -279,7 +330,7 @@ impl Pieces {
         self.joined.extend_from_slice(&data);
     }
 
-    fn into_bytes(self) -> Bytes {
+    pub(crate) fn into_bytes(self) -> Bytes {
         if self.joined.is_empty() {
             self.first
         } else {

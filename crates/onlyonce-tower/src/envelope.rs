@@ -15,6 +15,11 @@ use crate::marks::{Told, mark};
 /// What a client's token library understands (RFC 6750).
 const INVALID_TOKEN: HeaderValue = HeaderValue::from_static("Bearer error=\"invalid_token\"");
 
+/// In the extensions of every response that is a refusal of the layer: which one, for whoever says it in
+/// other words.
+#[derive(Clone, Debug)]
+pub struct Refused(pub Refusal);
+
 /// A refusal as this policy words it, marked with what is known of it.
 pub(crate) fn refuse(
     refusal: &Refusal,
@@ -32,7 +37,8 @@ pub(crate) fn refuse(
     } else {
         in_http(refusal, row, after, policy.http.envelope)
     };
-    mark(response.headers_mut(), &policy.http.refusal_marks, told);
+    let marks = row.marks.as_ref().unwrap_or(&policy.http.refusal_marks);
+    mark(response.headers_mut(), marks, told);
     if let Some(after) = after {
         response
             .headers_mut()
@@ -43,6 +49,7 @@ pub(crate) fn refuse(
             .headers_mut()
             .insert(WWW_AUTHENTICATE, INVALID_TOKEN);
     }
+    response.extensions_mut().insert(Refused(refusal.clone()));
     response
 }
 
@@ -63,6 +70,21 @@ fn in_http(
         Envelope::TypeError => (
             "application/json",
             json!({"error": {"type": row.code, "message": refusal.detail}}),
+        ),
+        Envelope::FlatError => (
+            "application/json",
+            json!({"type": kind(row), "code": row.code, "message": refusal.detail}),
+        ),
+        Envelope::ErrorList => (
+            "application/json",
+            json!({"errors": [
+                {"category": kind(row), "code": row.code, "detail": refusal.detail},
+            ]}),
+        ),
+        Envelope::NamedError => ("application/json", named_error(refusal, row)),
+        Envelope::StatusError => (
+            "application/json",
+            json!({"error": {"code": row.status, "message": refusal.detail, "status": row.code}}),
         ),
     };
     let mut response = Response::new(Whole {
@@ -115,6 +137,19 @@ fn success_error(refusal: &Refusal, row: &RefusalRow) -> Value {
     })
 }
 
+fn named_error(refusal: &Refusal, row: &RefusalRow) -> Value {
+    json!({
+        "name": kind(row),
+        "message": title(refusal.reason),
+        "details": [{"issue": row.code, "description": refusal.detail}],
+    })
+}
+
+/// The kind of error: its own, or what its code says.
+fn kind(row: &RefusalRow) -> &str {
+    row.kind.as_deref().unwrap_or(&row.code)
+}
+
 /// Whether to repeat the request: the reason's, unless more is known.
 fn retryable(refusal: &Refusal, row: &RefusalRow) -> bool {
     refusal.retryable.unwrap_or(row.retryable)
@@ -132,6 +167,7 @@ fn title(reason: Reason) -> &'static str {
     match reason {
         Reason::MissingKey => "Idempotency key missing",
         Reason::BadKey => "Idempotency key not valid",
+        Reason::KeyOutOfTime => "Idempotency key out of its time",
         Reason::BadTtl => "Time to live not valid",
         Reason::Unscoped => "Caller not known",
         Reason::Unverified => "Token not valid",
@@ -142,6 +178,7 @@ fn title(reason: Reason) -> &'static str {
         Reason::InProgress => "Request still in progress",
         Reason::TooManyWaiters => "Too many waiting requests",
         Reason::TooManyRunning => "Too many running requests",
+        Reason::TooMuchBuffered => "Too many request bodies in memory",
         Reason::OverQuota => "Too many idempotency keys",
         Reason::TooManyBadRequests => "Too many bad requests",
         Reason::OutcomeUnknown => "Outcome unknown",

@@ -24,7 +24,7 @@ pin_project! {
 pin_project! {
     #[project = KindProjection]
     enum Kind<F, B: Body, E> {
-        Pass { #[pin] future: F, policy: Arc<Policy> },
+        Pass { #[pin] future: F, policy: Option<Arc<Policy>> },
         Keyed { future: KeyedFuture<B, E> },
     }
 }
@@ -34,7 +34,19 @@ pub(crate) type KeyedFuture<B, E> =
 
 impl<F, B: Body, E> ResponseFuture<F, B, E> {
     pub(crate) fn pass(future: F, policy: Arc<Policy>) -> Self {
-        let kind = Kind::Pass { future, policy };
+        let kind = Kind::Pass {
+            future,
+            policy: Some(policy),
+        };
+        Self { kind }
+    }
+
+    /// The answer exactly as the inner service gives it.
+    pub(crate) fn untouched(future: F) -> Self {
+        let kind = Kind::Pass {
+            future,
+            policy: None,
+        };
         Self { kind }
     }
 
@@ -55,7 +67,9 @@ where
             KindProjection::Pass { future, policy } => {
                 let mut response = ready!(future.poll(cx))?;
                 // There is nothing to opt out of, and it is still no client's business.
-                opts_out(response.headers_mut(), policy);
+                if let Some(policy) = policy {
+                    opts_out(response.headers_mut(), policy);
+                }
                 Poll::Ready(Ok(response.map(ResponseBody::streamed)))
             }
             KindProjection::Keyed { future } => future.as_mut().poll(cx),

@@ -52,12 +52,13 @@ pub(crate) fn refuse(refusal: &Refusal) -> Response<Whole> {
         | Reason::TooManyWaiters
         | Reason::OverQuota
         | Reason::TooManyBadRequests => "8",
-        Reason::Mismatch | Reason::OtherCredential | Reason::Unscoped => "9",
+        Reason::KeyOutOfTime | Reason::Mismatch | Reason::OtherCredential | Reason::Unscoped => "9",
         Reason::InProgress => "10",
         Reason::Unverified => "16",
         Reason::OutcomeUnknown | Reason::Panicked => "2",
         Reason::TimedOut => "4",
         Reason::TooManyRunning
+        | Reason::TooMuchBuffered
         | Reason::NotRun
         | Reason::NotStored
         | Reason::StoreDown

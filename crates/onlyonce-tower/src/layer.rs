@@ -3,12 +3,16 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use onlyonce_core::{Engine, Policy, Profile, Release};
+use http::HeaderName;
+use onlyonce_core::{Engine, OnLapse, Policy, Profile, Release};
 use thiserror::Error;
 use tower_layer::Layer;
 
 use crate::allowance::Allowance;
+use crate::buffer::BufferLimit;
 use crate::linger::Linger;
+use crate::observe::ObservedRoute;
+use crate::reconcile::Reconciler;
 #[cfg(feature = "jwt")]
 use crate::scope::JwtVerifier;
 use crate::scope::{ScopePart, ScopeRule};
@@ -47,7 +51,13 @@ pub(crate) struct Settings {
     /// What it is done for, such as an intake's name, where no part of the scope says so.
     pub(crate) label: Option<Arc<str>>,
     pub(crate) allowance: Option<Allowance>,
+    pub(crate) buffers: Option<BufferLimit>,
     pub(crate) linger: Linger,
+    /// The header in which the inner service gets the lease.
+    pub(crate) lease_header: Option<HeaderName>,
+    pub(crate) reconciler: Option<Reconciler>,
+    /// What is only looked at: then nothing is enforced.
+    pub(crate) observed: Option<ObservedRoute>,
     warned: Arc<AtomicBool>,
 }
 
@@ -93,7 +103,11 @@ impl IdempotencyLayer {
                 operation: None,
                 label: None,
                 allowance: None,
+                buffers: None,
                 linger: Linger::default(),
+                lease_header: None,
+                reconciler: None,
+                observed: None,
                 warned: Arc::default(),
             },
             classify: ErrorsAreUnknown,
@@ -112,7 +126,8 @@ impl<C> IdempotencyLayer<C> {
     #[must_use]
     pub fn policy(mut self, policy: Policy) -> Self {
         let policy = policy.bounded();
-        self.settings.scope = Arc::new(self.settings.scope.of(policy.http.scope.clone()));
+        let scope = self.settings.scope.of(policy.http.scope.clone());
+        self.settings.scope = Arc::new(scope.actors(policy.http.actor_type.clone()));
         self.settings.policy = Arc::new(policy);
         self
     }
@@ -176,10 +191,69 @@ impl<C> IdempotencyLayer<C> {
         self
     }
 
+    /// Bounds the request bodies that are held in memory at a time; layers that share a limit count
+    /// together. A request for whose body there is no room is refused before anything is claimed.
+    /// Without it only each body has a bound.
+    #[must_use]
+    pub fn buffers(mut self, limit: BufferLimit) -> Self {
+        self.settings.buffers = Some(limit);
+        self
+    }
+
     /// Reads so much of a body that is refused; [`Linger::default`] otherwise.
     #[must_use]
     pub fn linger(mut self, linger: Linger) -> Self {
         self.settings.linger = linger;
+        self
+    }
+
+    /// Hands the lease to the inner service in this request header, as a
+    /// [`Capability`](onlyonce_core::Capability): with it, a program behind a proxy completes the
+    /// record in its own database transaction. What a client sends in this header is dropped.
+    #[must_use]
+    pub fn lease_header(mut self, name: HeaderName) -> Self {
+        self.settings.lease_header = Some(name);
+        self
+    }
+
+    /// Finds out like this whether an earlier attempt happened, before a request runs again: its claim
+    /// lapsed, its handler failed with an error of unknown meaning, took too long, or gave an answer
+    /// that is neither stored nor from before the work. The policy's `on_lapse` counts no more. Every
+    /// process on the store that serves these requests must do so.
+    ///
+    /// ```
+    /// # use onlyonce_core::{Engine, Finding, MemoryStore, Response};
+    /// # use onlyonce_tower::{IdempotencyLayer, Question, Reconciler};
+    /// # async fn find_charge(_id: String) -> Result<Option<String>, String> { Ok(None) }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// # let engine = Engine::open(MemoryStore::new()).await.unwrap();
+    /// let reconciler = Reconciler::new(|question: Question| async move {
+    ///     let id = question.execution().operation().to_string();
+    ///     match find_charge(id).await {
+    ///         Ok(Some(charge)) => {
+    ///             Finding::happened(Response::new(http::StatusCode::CREATED, charge))
+    ///         }
+    ///         Ok(None) => Finding::DidNot,
+    ///         Err(_) => Finding::CannotTell,
+    ///     }
+    /// });
+    /// let layer = IdempotencyLayer::new(engine).reconcile(reconciler);
+    /// # let _ = layer;
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn reconcile(mut self, reconciler: Reconciler) -> Self {
+        self.settings.reconciler = Some(reconciler);
+        self
+    }
+
+    /// Enforces nothing: every request goes to the inner service as it comes, and its answer to the
+    /// caller as it is. What enforcing would have done is counted for `route`. Nothing is read from the
+    /// store or written to it, so that requests run as if it were not there; a request whose key runs
+    /// here while another layer enforces it runs again.
+    #[must_use]
+    pub fn observe(mut self, route: &ObservedRoute) -> Self {
+        self.settings.observed = Some(route.clone());
         self
     }
 
@@ -189,6 +263,13 @@ impl<C> IdempotencyLayer<C> {
             settings: self.settings,
             classify,
         }
+    }
+
+    /// Logs no [`warnings`](Self::warnings) of its own: for a program that shows them itself.
+    #[must_use]
+    pub fn quiet(self) -> Self {
+        self.settings.warned.store(true, Ordering::Relaxed);
+        self
     }
 
     /// What an operator should know before this layer meets callers; logged once when it is used.
@@ -231,10 +312,11 @@ impl<S, C: Clone> Layer<S> for IdempotencyLayer<C> {
                 tracing::warn!(target: "onlyonce", "{warning}");
             }
         }
-        Idempotent::new(
-            inner,
-            Arc::new(self.settings.clone()),
-            self.classify.clone(),
-        )
+        let mut settings = self.settings.clone();
+        if settings.reconciler.is_some() && settings.policy.on_lapse != OnLapse::Hold {
+            // An answer that is not stored leaves doubt as under `hold`, and the doubt is looked into.
+            Arc::make_mut(&mut settings.policy).on_lapse = OnLapse::Hold;
+        }
+        Idempotent::new(inner, Arc::new(settings), self.classify.clone())
     }
 }

@@ -20,6 +20,7 @@
 mod allowance;
 mod answer;
 mod body;
+mod buffer;
 mod envelope;
 mod future;
 mod grpc;
@@ -28,20 +29,27 @@ mod hosts;
 mod layer;
 mod linger;
 mod marks;
+pub mod observe;
 mod origin;
+mod reconcile;
 mod request;
 pub mod scope;
 mod service;
+mod status;
 
 pub use allowance::{Allowance, AllowanceRule};
 pub use answer::{BrokenOff, Replayed};
 pub use body::{RequestBody, ResponseBody};
+pub use buffer::BufferLimit;
+pub use envelope::Refused;
 pub use future::ResponseFuture;
 pub use hosts::{Foreign, KnownHosts, same_origin};
 pub use layer::{ClassifyError, ErrorsAreUnknown, IdempotencyLayer, RouteError};
 pub use linger::{Linger, waits_for_leave};
-pub use onlyonce_core::Execution;
+pub use marks::with_member;
 #[cfg(feature = "axum")]
 pub use onlyonce_core::NoExecution;
+pub use onlyonce_core::{Execution, Finding};
+pub use reconcile::{Question, Reconciler};
 pub use scope::{ClientAddress, Principal, ScopePart};
 pub use service::Idempotent;

@@ -86,6 +86,17 @@ pub(crate) fn mark_body(
     format!("{{{}}}", written.join(",")).into()
 }
 
+/// A JSON object with one more member, which replaces every one of that name; nothing for what is no
+/// JSON object. All other members keep their bytes.
+pub fn with_member(body: &[u8], name: &str, value: &str) -> Option<Bytes> {
+    let Members(mut members) = serde_json::from_slice(body).ok()?;
+    members.retain(|(found, _)| found != name);
+    let mut written = vec![format!("{}:{}", quoted(name), quoted(value))];
+    let others = members.iter();
+    written.extend(others.map(|(name, value)| format!("{}:{}", quoted(name), value.get())));
+    Some(format!("{{{}}}", written.join(",")).into())
+}
+
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }

@@ -7,15 +7,16 @@ use std::time::Duration;
 use http::header::ACCEPT_ENCODING;
 use http::{HeaderMap, HeaderName, HeaderValue, request};
 use onlyonce_core::engine::{Call, Who};
-use onlyonce_core::fingerprint::{RequestParts, derive_key};
+use onlyonce_core::fingerprint::{Fingerprint, RequestParts};
 use onlyonce_core::policy::{HttpRules, KeyNeed, Policy};
-use onlyonce_core::{Engine, Key, KeyError, Reason, Refusal};
-use serde_json::value::RawValue;
+use onlyonce_core::{Engine, Key, Reason, Refusal, Slot};
 
 use crate::layer::Settings;
-use crate::marks::members;
 use crate::origin;
-use crate::scope::{Asker, Subject};
+use crate::scope::{Asker, Scoped, Subject};
+use crate::status;
+
+mod key;
 
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
@@ -25,6 +26,8 @@ pub(crate) enum Head {
     Pass,
     /// Read the body; then there will be a key, or we will see.
     Read(Covered),
+    /// Somebody asks what has become of a key.
+    Status(status::Asked),
     /// No.
     Refuse(Refusal),
 }
@@ -34,7 +37,7 @@ pub(crate) struct Covered {
     key: Option<Key>,
     need: KeyNeed,
     pub(crate) keep_for: Option<Duration>,
-    params: Vec<(String, String)>,
+    pub(crate) params: Vec<(String, String)>,
     /// The key as its sender wrote it, to echo it.
     pub(crate) echo: Option<HeaderValue>,
 }
@@ -42,6 +45,9 @@ pub(crate) struct Covered {
 /// Judges a request by its head.
 pub(crate) fn head(parts: &request::Parts, settings: &Settings) -> Head {
     let policy = &*settings.policy;
+    if let Some(head) = status_head(parts, settings) {
+        return head;
+    }
     let Some(need) = policy.http.methods.need(&parts.method) else {
         return Head::Pass;
     };
@@ -51,7 +57,11 @@ pub(crate) fn head(parts: &request::Parts, settings: &Settings) -> Head {
         Some(None) => return Head::Pass,
         None => Vec::new(),
     };
-    match key_header(&parts.headers, policy) {
+    let found = key::in_header(&parts.headers, policy);
+    if let Err(refusal) = key::check_time(&parts.headers, &found, settings) {
+        return Head::Refuse(refusal);
+    }
+    match found {
         Ok(None) if !may_be_in_body(&policy.http) => match need {
             KeyNeed::Optional => Head::Pass,
             KeyNeed::Required => Head::Refuse(Refusal::new(Reason::MissingKey)),
@@ -73,25 +83,28 @@ pub(crate) fn head(parts: &request::Parts, settings: &Settings) -> Head {
     }
 }
 
-pub(crate) fn may_be_in_body(rules: &HttpRules) -> bool {
-    rules.key_member.is_some() || rules.derive.is_some()
+/// What a request for the status of a key is; nothing if this is none.
+fn status_head(parts: &request::Parts, settings: &Settings) -> Option<Head> {
+    let policy = &*settings.policy;
+    let path = origin::uri(&parts.uri, &parts.extensions).path();
+    let path = status::target(&policy.http, &parts.method, path)?;
+    let params = match &settings.route {
+        Some(route) => route.params(path)?,
+        None => Vec::new(),
+    };
+    Some(match key::in_header(&parts.headers, policy) {
+        Ok(Some((key, _))) => Head::Status(status::Asked {
+            key,
+            path: path.to_owned(),
+            params,
+        }),
+        Ok(None) => Head::Refuse(Refusal::new(Reason::MissingKey)),
+        Err(error) => Head::Refuse(Refusal::new(Reason::BadKey).because(error)),
+    })
 }
 
-fn key_header(
-    headers: &HeaderMap,
-    policy: &Policy,
-) -> Result<Option<(Key, HeaderValue)>, KeyError> {
-    let mut lines = headers.get_all(&policy.http.key_header).iter();
-    let Some(first) = lines.next() else {
-        return Ok(None);
-    };
-    match lines.count() {
-        0 => Ok(Some((
-            Key::parse(first.as_bytes(), &policy.key)?,
-            first.clone(),
-        ))),
-        more => Err(KeyError::Several { lines: more + 1 }),
-    }
+pub(crate) fn may_be_in_body(rules: &HttpRules) -> bool {
+    rules.key_member.is_some() || rules.derive.is_some()
 }
 
 fn keep_for(headers: &HeaderMap, policy: &Policy) -> Result<Option<Duration>, Refusal> {
@@ -128,13 +141,9 @@ pub(crate) fn body(
     body: &[u8],
     settings: &Settings,
 ) -> Body {
-    let policy = &settings.policy;
-    let key = match &covered.key {
-        Some(key) => Some(key.clone()),
-        None => match key_in_body(body, policy) {
-            Ok(key) => key,
-            Err(error) => return Body::Refuse(Refusal::new(Reason::BadKey).because(error)),
-        },
+    let key = match key::that_counts(parts, covered, body, settings) {
+        Ok(key) => key,
+        Err(refusal) => return Body::Refuse(refusal),
     };
     match (key, covered.need) {
         (Some(key), _) => match call(parts, covered, &key, body, settings) {
@@ -144,37 +153,6 @@ pub(crate) fn body(
         (None, KeyNeed::Optional) => Body::Pass,
         (None, KeyNeed::Required) => Body::Refuse(Refusal::new(Reason::MissingKey)),
     }
-}
-
-/// A key given in the JSON body, or else derived from it.
-fn key_in_body(body: &[u8], policy: &Policy) -> Result<Option<Key>, KeyError> {
-    if let Some(field) = &policy.http.key_member {
-        match members(body, field)[..] {
-            [] => {}
-            [value] => {
-                let text: String =
-                    serde_json::from_str(value.get()).map_err(|_| KeyError::NotText)?;
-                return Key::new(&text, &policy.key).map(Some);
-            }
-            ref several => {
-                return Err(KeyError::Several {
-                    lines: several.len(),
-                });
-            }
-        }
-    }
-    let Some(rule) = &policy.http.derive else {
-        return Ok(None);
-    };
-    let context = members(body, &rule.context_field);
-    let data = members(body, &rule.data_field);
-    let Some(data) = data.last() else {
-        return Ok(None);
-    };
-    let context = context.last().map_or("", |context| RawValue::get(context));
-    derive_key(context, data.get().as_bytes(), rule.trim)
-        .map(|key| Key::new(&key, &policy.key))
-        .transpose()
 }
 
 /// The call, and who asks, where that is counted. While the secret is rotated it comes with the same
@@ -202,9 +180,51 @@ fn call_under(
     body: &[u8],
     settings: &Settings,
 ) -> Result<(Call, Option<Asker>), Refusal> {
+    let Meant {
+        mut scoped,
+        fingerprint,
+        path,
+    } = meant(engine, parts, covered, body, settings)?;
+    let allowance = settings.allowance.as_ref();
+    let asker = allowance.map(|_| scoped.asker(parts));
+    let route = settings
+        .operation
+        .clone()
+        .or_else(|| Some(Arc::clone(&settings.route.as_ref()?.pattern)))
+        .or_else(|| origin::pattern(&parts.extensions));
+    let who = Who {
+        operation: route.clone().unwrap_or_else(|| path.into()),
+        actor: scoped.actor,
+        trace: trace(&parts.headers),
+        credential: scoped.credential,
+        intake: settings.label.clone().or(scoped.intake),
+        route,
+    };
+    let call = engine.call(&scoped.scope, key, fingerprint, &settings.policy, who);
+    let call = match covered.keep_for {
+        Some(keep_for) => call.keep_for(keep_for),
+        None => call,
+    };
+    Ok((call, asker))
+}
+
+/// Whose request it is, and what it means.
+struct Meant<'a> {
+    scoped: Scoped<'a>,
+    fingerprint: Fingerprint,
+    path: &'a str,
+}
+
+fn meant<'a>(
+    engine: &Engine,
+    parts: &'a request::Parts,
+    covered: &'a Covered,
+    body: &'a [u8],
+    settings: &Settings,
+) -> Result<Meant<'a>, Refusal> {
     let policy = &settings.policy;
     let uri = origin::uri(&parts.uri, &parts.extensions);
-    let mut scoped = settings.scope.read(
+    let scoped = settings.scope.read(
         &Subject {
             parts,
             path: uri.path(),
@@ -221,27 +241,62 @@ fn call_under(
         body,
         credential: scoped.credential.as_ref().map(<[u8; 32]>::as_slice),
     });
-    let allowance = settings.allowance.as_ref();
-    let asker = allowance.map(|_| scoped.asker(parts));
-    let route = settings
-        .operation
-        .clone()
-        .or_else(|| Some(Arc::clone(&settings.route.as_ref()?.pattern)))
-        .or_else(|| origin::pattern(&parts.extensions));
-    let who = Who {
-        operation: route.clone().unwrap_or_else(|| uri.path().into()),
-        actor: scoped.actor,
-        trace: trace(&parts.headers),
-        credential: scoped.credential,
-        intake: settings.label.clone().or(scoped.intake),
-        route,
+    Ok(Meant {
+        scoped,
+        fingerprint,
+        path: uri.path(),
+    })
+}
+
+/// What a covered request with its body would be, where it only is looked at.
+pub(crate) enum Sighted {
+    /// A call.
+    Keyed(SightedKey),
+    /// No key, and none needed.
+    Unkeyed,
+    /// No.
+    Refused(Refusal),
+}
+
+/// What tells calls apart.
+pub(crate) struct SightedKey {
+    pub(crate) slot: Slot,
+    pub(crate) fingerprint: Fingerprint,
+    pub(crate) credential: Option<[u8; 32]>,
+    pub(crate) keep_for: Duration,
+    pub(crate) is_weak: bool,
+    /// How logs name the key.
+    pub(crate) label: String,
+}
+
+/// Reads a covered request and its body as [`body`] does, without making a call of it.
+pub(crate) fn sighted(
+    parts: &request::Parts,
+    covered: &Covered,
+    body: &[u8],
+    settings: &Settings,
+) -> Sighted {
+    let (policy, engine) = (&settings.policy, &settings.engine);
+    let found = key::that_counts(parts, covered, body, settings);
+    let key = match (found, covered.need) {
+        (Ok(Some(key)), _) => key,
+        (Ok(None), KeyNeed::Optional) => return Sighted::Unkeyed,
+        (Ok(None), KeyNeed::Required) => return Sighted::Refused(Refusal::new(Reason::MissingKey)),
+        (Err(refusal), _) => return Sighted::Refused(refusal),
     };
-    let call = engine.call(&scoped.scope, key, fingerprint, policy, who);
-    let call = match covered.keep_for {
-        Some(keep_for) => call.keep_for(keep_for),
-        None => call,
+    let meant = match meant(engine, parts, covered, body, settings) {
+        Ok(meant) => meant,
+        Err(refusal) => return Sighted::Refused(refusal),
     };
-    Ok((call, asker))
+    let slot = engine.slot(&meant.scoped.scope, &key);
+    Sighted::Keyed(SightedKey {
+        slot,
+        fingerprint: meant.fingerprint,
+        credential: meant.scoped.credential,
+        keep_for: covered.keep_for.unwrap_or(policy.keep_for),
+        is_weak: key.looks_weak(),
+        label: format!("{}…{}", engine.hint(&key), slot.short()),
+    })
 }
 
 /// The trace and the span of a W3C `traceparent`: 32 hex digits, a dash, 16 hex digits.

@@ -6,7 +6,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::request;
+use onlyonce_core::policy::ActorType;
 pub use onlyonce_core::policy::ScopePart;
+use onlyonce_core::record::actor_name;
 use onlyonce_core::{Engine, Refusal, Scope};
 
 mod asker;
@@ -53,6 +55,8 @@ pub struct ClientAddress(pub IpAddr);
 #[derive(Clone, Debug)]
 pub(crate) struct ScopeRule {
     parts: Vec<ScopePart>,
+    /// What says the type of an actor.
+    actor_type: Option<ActorType>,
     /// What verifies tokens, for the part `jwt:CLAIM`.
     #[cfg(feature = "jwt")]
     verifier: Option<JwtVerifier>,
@@ -62,6 +66,8 @@ pub(crate) struct ScopeRule {
 pub(crate) struct Scoped<'a> {
     pub(crate) scope: Scope,
     pub(crate) actor: Option<Arc<str>>,
+    /// What the verified token says of the actor's type.
+    kind: Option<String>,
     /// A digest of the credential, where the identity in the address is only claimed.
     pub(crate) credential: Option<[u8; 32]>,
     /// Who the caller is, where something vouches for it.
@@ -88,6 +94,7 @@ impl ScopeRule {
         }
         Self {
             parts,
+            actor_type: None,
             #[cfg(feature = "jwt")]
             verifier: None,
         }
@@ -99,6 +106,11 @@ impl ScopeRule {
             parts: Self::new(parts).parts,
             ..self.clone()
         }
+    }
+
+    /// The same with the types of actors from here.
+    pub(crate) fn actors(self, actor_type: Option<ActorType>) -> Self {
+        Self { actor_type, ..self }
     }
 
     /// The same with tokens verified by `verifier`.
@@ -135,7 +147,25 @@ impl ScopeRule {
         for part in &self.parts {
             self.read_part(part, subject, engine, &mut scoped)?;
         }
+        self.name_actor(subject.parts, &mut scoped);
         Ok(scoped)
+    }
+
+    /// Puts the actor's type before its name, where something else than the name says it.
+    fn name_actor(&self, parts: &request::Parts, scoped: &mut Scoped<'_>) {
+        let (Some(rule), Some(name)) = (&self.actor_type, &scoped.actor) else {
+            return;
+        };
+        let kind = match rule {
+            ActorType::Always(kind) => *kind,
+            ActorType::Header(header) => {
+                let mut lines = parts.headers.get_all(header).iter();
+                let line = lines.next().filter(|_| lines.next().is_none());
+                line.and_then(|line| line.to_str().ok()).unwrap_or_default()
+            }
+            ActorType::Claim(_) => scoped.kind.as_deref().unwrap_or_default(),
+        };
+        scoped.actor = Some(actor_name(kind, name).into());
     }
 
     /// Who asks, of a request that has no scope, because it was refused before.
@@ -161,6 +191,7 @@ impl<'a> Scoped<'a> {
         Self {
             scope: engine.scope(),
             actor: None,
+            kind: None,
             credential: None,
             proven: None,
             secret: None,
@@ -274,7 +305,13 @@ impl ScopeRule {
         scoped: &mut Scoped<'a>,
     ) -> Result<(), Refusal> {
         match &self.verifier {
-            Some(verifier) => verifier.read(claim, subject.parts, scoped),
+            Some(verifier) => {
+                let kind = match &self.actor_type {
+                    Some(ActorType::Claim(kind)) => Some(kind.as_str()),
+                    Some(ActorType::Always(_) | ActorType::Header(_)) | None => None,
+                };
+                verifier.read(claim, kind, subject.parts, scoped)
+            }
             None => Err(no_verifier()),
         }
     }

@@ -6,19 +6,22 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::{HeaderValue, Request, Response};
+use http::{HeaderName, HeaderValue, Request, Response};
 use http_body::Body;
 use onlyonce_core::policy::{Fate, Policy};
-use onlyonce_core::{self as core, Answer, Execution, Outcome, Reason, Refusal, Release};
+use onlyonce_core::{self as core, Answer, Execution, Lease, Outcome, Reason, Refusal, Release};
 use tower_service::Service;
 
 use crate::answer::{Answering, Own, OwnBody};
 use crate::body::{Gathered, RequestBody, ResponseBody, Resumed, Whole, gather};
+use crate::buffer::Room;
 use crate::future::ResponseFuture;
 use crate::layer::{ClassifyError, Settings};
 use crate::linger::waits_for_leave;
 use crate::request::{self, Covered, Head, ask_for_identity};
-use crate::{grpc, headers};
+use crate::{grpc, headers, status};
+
+mod observed;
 
 /// A service whose keyed requests run once. Made by [`IdempotencyLayer`](crate::IdempotencyLayer).
 #[derive(Clone)]
@@ -51,6 +54,17 @@ impl<S, C> Idempotent<S, C> {
         let http = &self.settings.policy.http;
         http.methods.need(request.method()).is_some()
             && (request.headers().contains_key(&http.key_header) || request::may_be_in_body(http))
+    }
+
+    /// The path of the operation that a request asks the status of, if it is such a request.
+    pub fn status_target<'p>(&self, method: &http::Method, path: &'p str) -> Option<&'p str> {
+        status::target(&self.settings.policy.http, method, path)
+    }
+
+    /// Whether the layer reads or refuses a request with this head. Any other passes through: the
+    /// layer only takes the opt-out header off its response.
+    pub fn covers(&self, head: &http::request::Parts) -> bool {
+        !matches!(request::head(head, &self.settings), Head::Pass)
     }
 
     /// The service behind the layer.
@@ -92,7 +106,17 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let (parts, body) = request.into_parts();
+        if let Some(route) = &self.settings.observed {
+            let observed = observed::Observed {
+                route,
+                settings: &self.settings,
+            };
+            return observed.call(&mut self.inner, self.classify.clone(), request);
+        }
+        let (mut parts, body) = request.into_parts();
+        if let Some(name) = &self.settings.lease_header {
+            parts.headers.remove(name);
+        }
         match request::head(&parts, &self.settings) {
             Head::Pass => {
                 let request = Request::from_parts(parts, RequestBody::streamed(body));
@@ -109,6 +133,19 @@ where
                 }
                 ResponseFuture::keyed(Box::pin(std::future::ready(Ok(response))))
             }
+            Head::Status(asked) => {
+                let settings = Arc::clone(&self.settings);
+                let is_grpc = grpc::is_grpc(&parts.headers);
+                let answering = async move {
+                    let policy = Arc::clone(&settings.policy);
+                    let answer = status::answer(settings, parts, asked).await;
+                    Ok(match answer {
+                        Ok(status) => status.map(ResponseBody::whole),
+                        Err(refusal) => refuse(&policy, None, is_grpc, &refusal),
+                    })
+                };
+                ResponseFuture::keyed(Box::pin(answering))
+            }
             Head::Read(covered) => {
                 // The clone takes our place; the one that is ready serves this request.
                 let clone = self.inner.clone();
@@ -118,6 +155,8 @@ where
                     policy: Arc::clone(&self.settings.policy),
                     parts,
                     whole: Whole::default(),
+                    lease_header: self.settings.lease_header.clone(),
+                    room: Room::within(self.settings.buffers.as_ref()),
                 });
                 let settings = Arc::clone(&self.settings);
                 ResponseFuture::keyed(Box::pin(keyed(settings, covered, handling, body)))
@@ -171,14 +210,19 @@ where
     let policy = &settings.policy;
     let is_grpc = grpc::is_grpc(&handling.parts.headers);
     let mut body = Box::pin(body);
-    match gather(body.as_mut(), policy.limits.request_bytes_max).await {
+    let bytes_max = policy.limits.request_bytes_max;
+    match gather(body.as_mut(), bytes_max, &mut handling.room).await {
         Gathered::Whole(whole) => handling.whole = whole,
         Gathered::Over(start) => {
             if !(start.is_empty() && waits_for_leave(&handling.parts.headers)) {
                 settings.linger.read_on(body);
             }
-            let bound = format!("at most {} bytes", policy.limits.request_bytes_max);
-            let refusal = Refusal::new(Reason::RequestTooLarge).because(bound);
+            let refusal = if handling.room.is_short() {
+                Refusal::new(Reason::TooMuchBuffered).retry_after(policy.retry_after)
+            } else {
+                let bound = format!("at most {bytes_max} bytes");
+                Refusal::new(Reason::RequestTooLarge).because(bound)
+            };
             return Ok(refuse(policy, covered.echo.take(), is_grpc, &refusal));
         }
         Gathered::Broken(..) => {
@@ -199,6 +243,14 @@ where
             opts_out(response.headers_mut(), policy);
             return Ok(response.map(ResponseBody::streamed));
         }
+    };
+    let call = match &settings.reconciler {
+        Some(reconciler) => {
+            let (parts, body) = (&handling.parts, &handling.whole.data);
+            let reconcile = reconciler.about(parts, body, &covered.params, policy);
+            Arc::new(Arc::unwrap_or_clone(call).reconcile(reconcile))
+        }
+        None => call,
     };
     let share = settings.allowance.as_ref().zip(asker);
     let mut taking = None;
@@ -248,11 +300,13 @@ struct Handling<S, C> {
     policy: Arc<Policy>,
     parts: http::request::Parts,
     whole: Whole,
+    lease_header: Option<HeaderName>,
+    room: Room,
 }
 
 impl<S, C> Handling<S, C> {
     fn into_request<B>(self) -> (S, Request<RequestBody<B>>) {
-        let body = RequestBody::buffered(self.whole);
+        let body = RequestBody::buffered(self.whole, self.room);
         (self.inner, Request::from_parts(self.parts, body))
     }
 
@@ -278,18 +332,31 @@ impl<S, C> Handling<S, C> {
             execution.do_not_store();
         }
         let mut body = Box::pin(body);
-        let gathered = gather(body.as_mut(), policy.limits.response_bytes_max).await;
+        let mut room = Room::within(None);
+        let gathered = gather(body.as_mut(), policy.limits.response_bytes_max, &mut room).await;
         outcome(parts, body, gathered, &policy, execution)
     }
 
-    fn call<B>(self, execution: &Execution) -> S::Future
+    fn call<B>(mut self, execution: &Execution) -> S::Future
     where
         S: Service<Request<RequestBody<B>>>,
     {
+        let lent = self.lease_header.take().zip(execution.lease());
         let (mut inner, mut request) = self.into_request();
+        if let Some((name, lease)) = lent {
+            request.headers_mut().insert(name, lent_value(lease));
+        }
         request.extensions_mut().insert(execution.clone());
         inner.call(request)
     }
+}
+
+/// The right to complete a claim, as a header that neither logs nor compression tables keep.
+fn lent_value(lease: &Lease) -> HeaderValue {
+    let value = HeaderValue::from_str(lease.capability().expose());
+    let mut value = value.expect("hexadecimal digits are a header's value");
+    value.set_sensitive(true);
+    value
 }
 
 /// What to store of a response that was read, and what to send.
@@ -344,7 +411,11 @@ fn outcome<R: Body, E>(
 }
 
 /// The response as it is stored: filtered, or a marker where its head is over the bound.
-fn storable(parts: &http::response::Parts, whole: &Whole, policy: &Policy) -> core::Response {
+pub(crate) fn storable(
+    parts: &http::response::Parts,
+    whole: &Whole,
+    policy: &Policy,
+) -> core::Response {
     let response = core::Response {
         headers: headers::storable(&parts.headers, &policy.http),
         trailers: whole.trailers.clone(),
@@ -361,7 +432,14 @@ fn storable(parts: &http::response::Parts, whole: &Whole, policy: &Policy) -> co
 
 /// Takes the opt-out header off; says whether it was there to opt out.
 pub(crate) fn opts_out(headers: &mut http::HeaderMap, policy: &Policy) -> bool {
+    let is_opt_out = is_opt_out(headers, policy);
+    headers.remove(&policy.http.opt_out_header);
+    is_opt_out
+}
+
+/// Whether these headers keep an answer from being stored.
+pub(crate) fn is_opt_out(headers: &http::HeaderMap, policy: &Policy) -> bool {
     headers
-        .remove(&policy.http.opt_out_header)
+        .get(&policy.http.opt_out_header)
         .is_some_and(|value| !value.as_bytes().eq_ignore_ascii_case(b"yes"))
 }

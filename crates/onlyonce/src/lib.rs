@@ -91,8 +91,8 @@ pub use onlyonce_core as core;
 pub use onlyonce_core::engine::job::{Job, Ran, RunError};
 #[doc(inline)]
 pub use onlyonce_core::{
-    Engine, Execution, Key, MemoryStore, OnLapse, Policy, Profile, Reason, Refusal, Response,
-    Store, StoreError, engine::job, event, policy, profile, store,
+    Engine, Execution, Key, MemoryStore, OnLapse, Policy, Profile, Reason, Refusal, Response, Step,
+    StepError, Store, StoreError, engine::job, event, policy, profile, store,
 };
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 pub use onlyonce_stores::sql::sqlx;
@@ -118,3 +118,8 @@ struct AxumGuide;
 #[cfg(all(doctest, feature = "axum", feature = "file"))]
 #[doc = include_str!("../tests/guides/consumers.md")]
 struct ConsumersGuide;
+
+/// The same.
+#[cfg(all(doctest, feature = "axum", feature = "file"))]
+#[doc = include_str!("../tests/guides/crashes.md")]
+struct CrashesGuide;

@@ -1,13 +1,15 @@
 //! The slot secret is agreed on for as long as the store lives. A store that lost its data has lost
 //! the agreement too, and the next process to start would make a secret of its own: every key would run
 //! once under each. So a running engine looks again: every second, with each sweep, and before it
-//! runs anything that was claimed after a reconnect or a failure of the store. It writes back what
-//! is missing, and serves nobody while another secret is there.
+//! runs anything that was claimed after a reconnect, a failure of the store, or longer than
+//! [`VALID_FOR`] after it last looked. It writes back what is missing, and serves nobody while another
+//! secret is there. A process that starts waits longer than that before it makes a secret.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::clock::Clock;
 use crate::operate::Operate;
 use crate::store::{Store, StoreError, StoreErrorKind};
 
@@ -16,6 +18,10 @@ use super::{Inner, OpenError};
 
 /// How often an engine looks unless told otherwise.
 pub(super) const CHECK_EVERY: Duration = Duration::from_secs(1);
+
+/// How long after a look at a server's agreement an engine still runs what it claims. Shorter than
+/// [`secret::OFFER_DELAY`], by enough for clocks that run differently fast.
+pub(super) const VALID_FOR: Duration = Duration::from_millis(1_250);
 
 /// What an engine has agreed on with all others on its store, and whether that still holds. Shared
 /// with the engine under the former secret.
@@ -30,6 +36,9 @@ pub(super) struct Agreement {
     doubts: AtomicU64,
     /// The doubts and connections that were there before the last check that found all well.
     settled: AtomicU64,
+    /// When the last check that found all well was begun, in milliseconds on the engine's clock.
+    looked: AtomicU64,
+    clock: Arc<dyn Clock>,
     /// One check at a time, so that an old finding never replaces a newer one.
     checking: tokio::sync::Mutex<()>,
 }
@@ -40,10 +49,15 @@ impl Agreement {
         store: &dyn Store,
         agreed: &Agreed,
         connected: u64,
+        clock: Arc<dyn Clock>,
     ) -> Result<Self, OpenError> {
+        // A moment without any look, until one has found it in its place.
+        let mut looked = 0;
+        let began = millis(clock.now());
         let mut is_readable = false;
         if let (Some(operate), Some((name, _))) = (store.operate(), agreed.marks.first()) {
             is_readable = operate.agreed(name).await?.is_some();
+            looked = if is_readable { began } else { 0 };
         }
         Ok(Self {
             own: secret::digest(&agreed.secret),
@@ -52,6 +66,8 @@ impl Agreement {
             is_broken: AtomicBool::new(false),
             doubts: AtomicU64::new(0),
             settled: AtomicU64::new(connected),
+            looked: AtomicU64::new(looked),
+            clock,
             checking: tokio::sync::Mutex::default(),
         })
     }
@@ -74,16 +90,26 @@ impl Agreement {
         self.doubts.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Returns at once unless something happened since the last check that found all well; else
-    /// checks. For a claim that was just granted.
+    /// Returns at once if all was well when last checked, that is not long ago, and nothing
+    /// happened since; else checks. For a claim that was just granted.
     pub(super) async fn confirm(&self, store: &dyn Store) -> Result<(), StoreError> {
         match store.operate() {
-            Some(operate) if self.seen(operate) != self.settled.load(Ordering::Acquire) => {
+            Some(operate) if !self.is_settled(operate) => {
                 // Boxed: it is rare, and its state would weigh on every claim.
                 Box::pin(self.look(operate, false)).await
             }
             Some(_) | None => Ok(()),
         }
+    }
+
+    fn is_settled(&self, operate: &dyn Operate) -> bool {
+        self.seen(operate) == self.settled.load(Ordering::Acquire)
+            && (!operate.is_on_a_server() || self.is_recent())
+    }
+
+    fn is_recent(&self) -> bool {
+        let age = millis(self.clock.now()).saturating_sub(self.looked.load(Ordering::Acquire));
+        age < millis(VALID_FOR)
     }
 
     /// Checks in any case.
@@ -93,11 +119,11 @@ impl Agreement {
 
     async fn look(&self, operate: &dyn Operate, in_any_case: bool) -> Result<(), StoreError> {
         let _checking = self.checking.lock().await;
-        let seen = self.seen(operate);
-        if !in_any_case && seen == self.settled.load(Ordering::Acquire) {
+        if !in_any_case && self.is_settled(operate) {
             // Somebody else has just looked.
             return self.refusal();
         }
+        let (seen, began) = (self.seen(operate), millis(self.clock.now()));
         let found = match self.holds(operate).await {
             Ok(()) => Ok(()),
             Err(OpenError::Store(error)) => {
@@ -116,6 +142,7 @@ impl Agreement {
             return Err(broken().caused_by(error));
         }
         operate.recheck().await?;
+        self.looked.store(began, Ordering::Release);
         self.settled.store(seen, Ordering::Release);
         Ok(())
     }
@@ -183,6 +210,10 @@ impl Agreement {
         let doubts = self.doubts.load(Ordering::Acquire);
         doubts.wrapping_add(operate.connected())
     }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn broken() -> StoreError {

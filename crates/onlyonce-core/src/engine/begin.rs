@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::Timestamp;
-use crate::event::{Event, Verb};
+use crate::event::{Event, ServerAddress, Verb};
 use crate::fingerprint::Fingerprint;
 use crate::policy::{Duplicate, StoreDown};
 use crate::record::{Meta, OnLapse, Record, Replay, State, Token};
@@ -73,11 +73,16 @@ pub(super) fn judge(record: &Record, call: &Call) -> Judgement {
             },
             Duplicate::Refuse => Judgement::Refuse(in_progress(call)),
         },
-        State::Pending { .. } if record.on_lapse.both_rerun(call.policy.on_lapse) => {
+        State::Pending { .. } if record.on_lapse.both_rerun(call.on_lapse()) => {
             Judgement::ClaimAgain
         }
         State::Pending { .. } => Judgement::Refuse(held()),
     }
+}
+
+/// Whether too much of a lease passed on the way for a handler to start on what is left of it.
+pub(super) fn is_stale(lease: &Lease, passed: Duration) -> bool {
+    passed > lease.lease_for / 3
 }
 
 /// A record in doubt that one side at least wants held.
@@ -126,15 +131,20 @@ fn shutting_down() -> Refusal {
     Refusal::new(Reason::ShuttingDown).retry_after(RETRY_NOW)
 }
 
-fn store_down(call: &Call) -> Refusal {
+pub(super) fn store_down(call: &Call) -> Refusal {
     Refusal::new(Reason::StoreDown).retry_after(call.policy.retry_after)
 }
 
 impl Engine {
+    /// Whether this call comes too late. What is part of an execution may end with it.
+    fn refuses(&self, call: &Call) -> bool {
+        self.is_closing() && !call.is_step
+    }
+
     /// Claims the slot for `flight`, waiting for whoever holds it as long as the policy allows.
     pub(super) async fn claim(&self, call: &Call, flight: &Arc<Flight>) -> Claiming {
         let started = self.now();
-        let admitted = self.inner.flights.admit(flight);
+        let admitted = call.is_step || self.inner.flights.admit(flight);
         if !admitted && !Box::pin(self.has_ended(call)).await {
             return Claiming::Refuse(too_many_running(call));
         }
@@ -142,12 +152,12 @@ impl Engine {
         let mut waiting: Option<Wait<'_>> = None;
         let mut asked = started;
         loop {
-            if self.is_closing() {
+            if self.refuses(call) {
                 return Claiming::Refuse(shutting_down());
             }
             let (claimed, heard) = attempt.send(asked).await;
             let record = match claimed {
-                Ok(Claimed::Granted { lease, .. }) if self.is_closing() => {
+                Ok(Claimed::Granted { lease, .. }) if self.refuses(call) => {
                     let why = lease.unused();
                     self.release(call, lease, why).await;
                     continue;
@@ -174,7 +184,7 @@ impl Engine {
                     attempt.renew_token();
                     continue;
                 }
-                Err(_) if self.is_closing() => continue,
+                Err(_) if self.refuses(call) => continue,
                 Err(_) if !admitted => return Claiming::Refuse(store_down(call)),
                 Err(error) => return self.claim_failed(call, &error),
             };
@@ -321,7 +331,8 @@ impl Engine {
             // What answers next may have lost its data.
             self.inner.agreement.doubt();
         }
-        self.emit(call, &failed(verb, attempt, error));
+        let server = self.inner.server.clone();
+        self.emit(call, &failed(verb, attempt, error, server));
     }
 }
 
@@ -332,13 +343,19 @@ struct Times {
 }
 
 /// A failure of the store as it is told.
-pub(super) fn failed(verb: Verb, attempt: u32, error: &StoreError) -> Event {
+pub(super) fn failed(
+    verb: Verb,
+    attempt: u32,
+    error: &StoreError,
+    server: Option<Arc<ServerAddress>>,
+) -> Event {
     Event::StoreFailed {
         verb,
         kind: error.kind,
         backend: error.store,
         attempt,
         cause: error.cause().into(),
+        server,
     }
 }
 
@@ -492,7 +509,7 @@ impl<'a> ClaimAttempt<'a> {
         mut sent: Duration,
         heard: &mut Duration,
     ) -> Result<bool, StoreError> {
-        while heard.saturating_sub(sent) > lease.lease_for / 3 {
+        while is_stale(lease, heard.saturating_sub(sent)) {
             sent = *heard;
             let renewed = self.engine.inner.store.renew(lease, lease.lease_for).await;
             *heard = self.engine.now();
@@ -513,6 +530,8 @@ impl<'a> ClaimAttempt<'a> {
 impl Drop for ClaimAttempt<'_> {
     fn drop(&mut self) {
         if self.doubtful {
+            // Whether it took over from an attempt that may have happened was never heard: the store
+            // knows, and does not forget that one.
             self.engine
                 .release_in_background(self.call, self.claim.lease(), Release::NotRun);
         }

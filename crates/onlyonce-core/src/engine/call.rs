@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::fingerprint::Fingerprint;
 use crate::key::{Hint, Key};
 use crate::policy::Policy;
-use crate::record::{Meta, Replay, Token};
+use crate::record::{Meta, OnLapse, Replay, Token};
 use crate::refusal::Refusal;
 use crate::response::Response;
 use crate::slot::Slot;
@@ -14,6 +14,7 @@ use crate::store::{Claim, Receipt};
 
 use super::execution::Execution;
 use super::finish::Held;
+use super::reconcile::Reconcile;
 
 /// One keyed call: where, what, under which rules.
 #[derive(Clone, Debug)]
@@ -26,10 +27,20 @@ pub struct Call {
     pub(super) meta: Arc<Meta>,
     /// The same under the former secret, while the secret is rotated.
     pub(super) former: Option<Arc<Call>>,
+    /// The attempt of the claim under the former secret that this one is made inside of; else 1.
+    pub(super) attempt_min: u32,
+    /// How to find out whether an earlier attempt happened.
+    pub(super) reconcile: Option<Reconcile>,
+    /// Whether it is found out before anything runs again, here or by the call inside of it: then a
+    /// lapsed claim may be taken over, though nothing is run again unseen.
+    pub(super) is_reconciled: bool,
     pub(super) intake: Option<Arc<str>>,
     pub(super) route: Option<Arc<str>>,
     /// When it came, on the engine's clock.
     pub(super) began: Duration,
+    /// Whether it is part of an execution, whose place it shares and with which it may come to its
+    /// end.
+    pub(super) is_step: bool,
 }
 
 /// Who calls, and what: for people, and for telling unverified credentials apart.
@@ -99,9 +110,13 @@ impl Call {
             policy,
             meta: Arc::new(meta),
             former: None,
+            attempt_min: 1,
+            reconcile: None,
+            is_reconciled: false,
             intake,
             route,
             began,
+            is_step: false,
         }
     }
 
@@ -112,11 +127,71 @@ impl Call {
         self
     }
 
+    /// Finds out whether an earlier attempt happened before it runs again. The policy's `on_lapse`
+    /// counts no more: what is in doubt is neither run again unseen nor held for an operator, but
+    /// asked about. Every process that may take the call over must be told the same.
+    #[must_use]
+    pub fn reconcile(mut self, reconcile: Reconcile) -> Self {
+        self.reconcile = Some(reconcile);
+        self.seen_before_run()
+    }
+
+    fn seen_before_run(mut self) -> Self {
+        self.is_reconciled = true;
+        if self.policy.on_lapse != OnLapse::Hold {
+            // An answer that is not stored leaves doubt as under `hold`, and the doubt is looked into.
+            Arc::make_mut(&mut self.policy).on_lapse = OnLapse::Hold;
+        }
+        self
+    }
+
+    /// Whether something may have happened before this execution, and it is found out here.
+    pub(super) fn looks_first(&self, execution: &Execution) -> bool {
+        self.reconcile.is_some() && execution.lease().is_some() && execution.attempt() > 1
+    }
+
+    /// What to do with a lapsed claim at this slot.
+    pub(super) fn on_lapse(&self) -> OnLapse {
+        if self.is_reconciled {
+            OnLapse::Rerun
+        } else {
+            self.policy.on_lapse
+        }
+    }
+
+    /// The call under the former secret, as it goes around this one: it looks for nothing itself.
+    pub(super) fn around(&self) -> Option<Self> {
+        let mut around = Self::clone(self.former.as_ref()?);
+        around.reconcile = None;
+        Some(if self.is_reconciled {
+            around.seen_before_run()
+        } else {
+            around
+        })
+    }
+
     /// The same call as [`Engine::former`](crate::Engine::former) makes it: claimed before this one.
     #[must_use]
     pub fn after(mut self, former: Self) -> Self {
         self.former = Some(Arc::new(former));
         self
+    }
+
+    /// The same inside of an `attempt`th claim under the former secret.
+    pub(super) fn inside(self: Arc<Self>, attempt: u32) -> Arc<Self> {
+        if attempt <= self.attempt_min {
+            return self;
+        }
+        Arc::new(Self {
+            attempt_min: attempt,
+            ..Self::clone(&self)
+        })
+    }
+
+    /// The slot that ids are derived from. While the secret is rotated it is the former one's, which
+    /// processes that do not know the new one yet derive from as well.
+    pub(super) fn slot_outside(&self) -> Slot {
+        self.former.as_ref().map_or(self.slot, |former| former.slot)
     }
 
     /// Where its record lives.
@@ -129,7 +204,7 @@ impl Call {
             slot: self.slot,
             fingerprint: self.fingerprint,
             token,
-            on_lapse: self.policy.on_lapse,
+            on_lapse: self.on_lapse(),
             lease_for: self.policy.lease_for,
             keep_for: self.keep_for,
             meta: Arc::clone(&self.meta),

@@ -5,13 +5,16 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::clock::Clock;
+use crate::derived::DerivedId;
 use crate::event;
 use crate::key::Key;
 use crate::lock;
 use crate::policy::Fate;
 use crate::record::OnLapse;
+use crate::slot::Slot;
 use crate::store::Lease;
 
+use super::Engine;
 use super::call::Call;
 use super::flight::{Flight, Phase};
 
@@ -26,15 +29,22 @@ pub struct Execution {
 }
 
 struct Shared {
+    /// What ids for the world outside are derived from.
+    slot: Slot,
+    /// No attempt before this one may be forgotten, though our lease may be the first of its slot.
+    attempt_min: u32,
     /// What it runs under; nothing when running without protection.
     protection: Option<Protection>,
     wishes: Mutex<Wishes>,
+    /// The names of its steps so far.
+    steps: Mutex<Vec<String>>,
 }
 
 struct Protection {
+    engine: Engine,
+    call: Arc<Call>,
     lease: Lease,
     flight: Arc<Flight>,
-    on_lapse: OnLapse,
     /// When the slot became ours, on this clock.
     since: Duration,
     clock: Arc<dyn Clock>,
@@ -52,16 +62,18 @@ pub(super) struct Wishes {
 
 impl Execution {
     pub(super) fn new(
-        call: &Call,
+        engine: &Engine,
+        call: &Arc<Call>,
         lease: Lease,
         flight: &Arc<Flight>,
         since: Duration,
         clock: &Arc<dyn Clock>,
     ) -> Self {
         let protection = Protection {
+            engine: engine.clone(),
+            call: Arc::clone(call),
             lease,
             flight: Arc::clone(flight),
-            on_lapse: call.policy.on_lapse,
             since,
             clock: Arc::clone(clock),
         };
@@ -76,8 +88,11 @@ impl Execution {
         Self {
             key: call.key.clone(),
             shared: Arc::new(Shared {
+                slot: call.slot_outside(),
+                attempt_min: call.attempt_min,
                 protection,
                 wishes: Mutex::default(),
+                steps: Mutex::default(),
             }),
         }
     }
@@ -117,12 +132,43 @@ impl Execution {
 
     /// 1, or more if an earlier attempt lapsed: then check what it left behind.
     pub fn attempt(&self) -> u32 {
-        self.lease().map_or(1, |lease| lease.attempt)
+        let attempt = self.lease().map_or(1, |lease| lease.attempt);
+        attempt.max(self.shared.attempt_min)
+    }
+
+    /// The id of this operation for the services it calls: the same for every attempt, in every
+    /// process on the store. The gateway sends it as `Onlyonce-Operation`.
+    ///
+    /// It is derived from the slot, so it changes with the slot secret: while that is rotated it is
+    /// the one of the former secret, and another one once processes have the new secret alone.
+    pub fn operation(&self) -> DerivedId {
+        DerivedId::of_operation(&self.shared.slot)
+    }
+
+    /// A key for one of the calls this handler makes to services that take idempotency keys: as
+    /// stable as [`operation`](Self::operation), and another one for each `name`.
+    ///
+    /// ```
+    /// # use onlyonce_core::Execution;
+    /// fn charge_key(execution: &Execution) -> String {
+    ///     execution.downstream("charge").to_string()
+    /// }
+    /// ```
+    pub fn downstream(&self, name: &str) -> DerivedId {
+        DerivedId::of_downstream(&self.shared.slot, name)
     }
 
     /// What follows if its outcome stays unknown; nothing when running without protection.
     pub fn on_lapse(&self) -> Option<OnLapse> {
-        self.protection().map(|protection| protection.on_lapse)
+        self.protection()
+            .map(|protection| protection.call.policy.on_lapse)
+    }
+
+    /// Whether it is found out, before anything runs again, what became of it, if its outcome stays
+    /// unknown.
+    pub fn is_reconciled(&self) -> bool {
+        self.protection()
+            .is_some_and(|protection| protection.call.is_reconciled)
     }
 
     /// Whether another process has taken over meanwhile. What this one answers will not count.
@@ -131,16 +177,39 @@ impl Execution {
             .is_some_and(|protection| protection.flight.is_lost())
     }
 
+    /// Whose it is, for its steps; nothing when running without protection.
+    pub(super) fn origin(&self) -> Option<(&Engine, &Call)> {
+        let protection = self.protection()?;
+        Some((&protection.engine, &protection.call))
+    }
+
+    /// Notes the name of a step; returns whether it is the first of that name.
+    pub(super) fn begin_step(&self, name: &str) -> bool {
+        let mut steps = lock(&self.shared.steps);
+        let is_new = steps.iter().all(|step| step != name);
+        if is_new {
+            steps.push(name.to_owned());
+        }
+        is_new
+    }
+
     /// What it runs on; nothing when running without protection.
     pub(super) fn flight(&self) -> Option<Arc<Flight>> {
         let protection = self.protection()?;
         Some(Arc::clone(&protection.flight))
     }
 
-    /// Tells who waits that it ran and that the store does not take the result yet.
+    /// Tells those that wait that it ran and that the store does not take the result yet.
     pub(super) fn stall(&self) {
         if let Some(protection) = self.protection() {
             protection.flight.enter(Phase::Stalled);
+        }
+    }
+
+    /// Keeps its answer from those that wait for it here: each tries for itself.
+    pub(super) fn end_alone(&self) {
+        if let Some(protection) = self.protection() {
+            protection.flight.end_alone();
         }
     }
 
@@ -177,6 +246,11 @@ impl Execution {
     /// Says how large an answer was that is too large to store, for logs.
     pub fn too_large(&self, bytes: usize) {
         lock(&self.shared.wishes).bytes = Some(bytes);
+    }
+
+    /// Decides what becomes of the key, whatever was said before.
+    pub(super) fn wish(&self, fate: Fate) {
+        lock(&self.shared.wishes).fate = Some(fate);
     }
 
     pub(super) fn wishes(&self) -> Wishes {

@@ -7,32 +7,25 @@ use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::event::{Event, Verb};
+use crate::lock;
 use crate::policy::{Fate, Policy};
-use crate::record::{OnLapse, Record, Replay, State};
+use crate::record::{OnLapse, Record, Replay};
 use crate::refusal::{Reason, Refusal};
 use crate::response::{Origin, Response};
 use crate::store::{Completed, Lease, Receipt, Release, Released, StoreError, StoreErrorKind};
 
 use super::Engine;
-use super::begin::{RETRY_NOW, in_progress, mismatched};
+use super::begin::RETRY_NOW;
 use super::call::{Answer, Call, Outcome};
 use super::execution::Execution;
 use super::flight::{Flight, FlightGuard, Phase};
+use super::found::End;
 use super::retry::Retry;
 
 /// Completions tried before the caller is told to come back.
 const COMPLETE_TRIES_MAX: u32 = 3;
 /// The largest answer that is offered to a store which does not know its own bound.
 const ANSWER_BYTES_MAX: usize = 256 << 20;
-
-/// How a claim was to end when the store turned out to hold something else.
-#[derive(Clone, Copy)]
-enum End {
-    /// With an answer, kept for so long.
-    Complete(Duration),
-    /// Without one.
-    Release(Release),
-}
 
 /// A granted claim, to be run by hand and ended with [`Engine::finish`]. Dropped without that,
 /// its outcome is unknown.
@@ -52,6 +45,11 @@ impl Held {
     /// What the handler may know and say.
     pub fn execution(&self) -> &Execution {
         &self.execution
+    }
+
+    /// Whether something may have happened before that is found out now.
+    pub(super) fn looks_first(&self) -> bool {
+        self.call.looks_first(&self.execution)
     }
 
     /// Not for its caller before another claim is granted as well, which it is then around.
@@ -95,8 +93,8 @@ impl Engine {
         let (engine, call) = (self.clone(), Arc::clone(&held.call));
         let finishing = tokio::spawn(async move {
             let flight = held.flight.take()?;
-            let settling = engine.settle(&held.call, &flight, &held.execution, outcome);
-            let answer = settling.await;
+            let ending = engine.end(&held.call, &flight, &held.execution, outcome);
+            let answer = ending.await;
             engine.emit_ended(&held.call, &held.execution);
             let answer = flight.end(answer);
             engine.report(&held.call, &answer, false);
@@ -107,6 +105,22 @@ impl Engine {
         });
         let unknown = || Answer::Refused(in_doubt(&call));
         finishing.await.ok().flatten().unwrap_or_else(unknown)
+    }
+
+    /// Ends the claim; finds out first what became of an attempt that was lost, where it can.
+    pub(super) async fn end(
+        &self,
+        call: &Call,
+        flight: &Arc<Flight>,
+        execution: &Execution,
+        outcome: Outcome,
+    ) -> Answer {
+        if let (Some(reconcile), Outcome::Unknown, Some(_)) =
+            (&call.reconcile, &outcome, execution.lease())
+        {
+            return Box::pin(self.look_after(call, flight, execution, reconcile)).await;
+        }
+        self.settle(call, flight, execution, outcome).await
     }
 
     /// Stores or releases, and says what the callers get.
@@ -207,9 +221,12 @@ impl Engine {
     }
 
     /// Ends a claim that has no answer. An overtaken holder still has one: the stored one.
-    async fn give_up(&self, call: &Call, lease: &Lease, why: Release) -> Option<Answer> {
+    pub(super) async fn give_up(&self, call: &Call, lease: &Lease, why: Release) -> Option<Answer> {
         let record = self.release(call, lease.clone(), why).await?;
         let replay = Replay::of(&record).filter(|_| record.fingerprint == call.fingerprint)?;
+        if record.token == lease.token {
+            return Some(self.completed_by_handler(call, &record, replay, Duration::ZERO));
+        }
         self.emit(call, &Event::Overtaken);
         Some(Answer::Replayed(replay))
     }
@@ -230,6 +247,9 @@ impl Engine {
             match completed {
                 Ok(Completed::Stored(receipt)) => return self.stored(call, response, receipt),
                 Ok(Completed::Found(record)) => {
+                    if record.token != lease.token {
+                        self.step_aside(flight);
+                    }
                     let found = self.found(call, lease, response, End::Complete(keep_for), record);
                     return found.await;
                 }
@@ -264,6 +284,13 @@ impl Engine {
         }
     }
 
+    /// Another has the slot, whatever this flight still waits for: who comes now asks the store, which
+    /// knows more than that a result was not stored.
+    fn step_aside(&self, flight: &Arc<Flight>) {
+        lock(&flight.renewal).take();
+        self.inner.flights.put_aside(flight);
+    }
+
     fn answer_bytes_max(&self) -> usize {
         let known = self.inner.store.response_bytes_max();
         known.unwrap_or(ANSWER_BYTES_MAX)
@@ -289,7 +316,13 @@ impl Engine {
         }
     }
 
-    fn emit_stored(&self, call: &Call, response: &Response, took: Duration, receipt: &Receipt) {
+    pub(super) fn emit_stored(
+        &self,
+        call: &Call,
+        response: &Response,
+        took: Duration,
+        receipt: &Receipt,
+    ) {
         self.emit(
             call,
             &Event::Stored {
@@ -303,109 +336,13 @@ impl Engine {
         );
     }
 
-    fn stored(&self, call: &Call, response: Arc<Response>, receipt: Receipt) -> Answer {
+    pub(super) fn stored(&self, call: &Call, response: Arc<Response>, receipt: Receipt) -> Answer {
         self.emit_stored(call, &response, response.took, &receipt);
         Answer::Ran {
             response,
             receipt: Some(receipt),
             in_doubt: false,
             as_returned: true,
-        }
-    }
-
-    /// The slot holds something else: our own earlier complete, or what overtook us. Waits for
-    /// the latter to finish, asking again by the verb that found it.
-    async fn found(
-        &self,
-        call: &Call,
-        lease: &Lease,
-        response: Arc<Response>,
-        end: End,
-        mut record: Record,
-    ) -> Answer {
-        let started = self.now();
-        loop {
-            if let Some(replay) = Replay::of(&record) {
-                return self.found_finished(call, lease, response, &record, replay);
-            }
-            if record.fingerprint != call.fingerprint {
-                return Answer::Refused(mismatched(&record, call));
-            }
-            let running = match record.state {
-                State::Pending { lease_left } => !lease_left.is_zero(),
-                State::Done(_) | State::Failed(_) | State::Unknown => false,
-            };
-            if !running || record.token == lease.token {
-                return Answer::Refused(in_doubt(call));
-            }
-            let patience = call.policy.duplicate.patience();
-            let left = patience.saturating_sub(self.now().saturating_sub(started));
-            if left.is_zero() || self.is_closing() {
-                return Answer::Refused(in_progress(call));
-            }
-            self.await_change(call, &record, left).await;
-            // Repeated with our dead token, both verbs only read.
-            let again = match end {
-                End::Complete(keep_for) => {
-                    self.inner.store.complete(lease, &response, keep_for).await
-                }
-                End::Release(why) => {
-                    self.inner
-                        .store
-                        .release(lease, why)
-                        .await
-                        .map(|released| match released {
-                            Released::Found(record) => Completed::Found(record),
-                            Released::Ended => Completed::Absent,
-                        })
-                }
-            };
-            match again {
-                Ok(Completed::Found(now)) => record = now,
-                Ok(Completed::Stored(receipt)) => return self.stored(call, response, receipt),
-                Ok(Completed::Absent) if matches!(end, End::Release(_)) => {
-                    return Answer::Ran {
-                        response,
-                        receipt: None,
-                        in_doubt: false,
-                        as_returned: true,
-                    };
-                }
-                Ok(Completed::Absent) => return Answer::Refused(not_stored(call)),
-                Err(error) => self.store_failed(call, Verb::Complete, 1, &error),
-            }
-        }
-    }
-
-    fn found_finished(
-        &self,
-        call: &Call,
-        lease: &Lease,
-        response: Arc<Response>,
-        record: &Record,
-        replay: Replay,
-    ) -> Answer {
-        if record.fingerprint != call.fingerprint {
-            return Answer::Refused(mismatched(record, call));
-        }
-        if record.token != lease.token {
-            self.emit(call, &Event::Overtaken);
-            return Answer::Replayed(replay);
-        }
-        // Our own: the reply was lost, or the handler completed it in its own transaction.
-        let as_returned = *replay.response == *response;
-        let receipt = Receipt {
-            created_at: record.created_at,
-            completed_at: record.completed_at.unwrap_or(record.created_at),
-            expires_at: record.expires_at,
-        };
-        // How long it took, a handler that stored it could not know to the end: we do.
-        self.emit_stored(call, &replay.response, response.took, &receipt);
-        Answer::Ran {
-            response: replay.response,
-            receipt: Some(receipt),
-            in_doubt: false,
-            as_returned,
         }
     }
 
@@ -469,11 +406,15 @@ fn is_too_large(error: &StoreError, response: &Response) -> bool {
 
 /// The outcome of an attempt of this call is not known.
 pub(super) fn in_doubt(call: &Call) -> Refusal {
+    if call.is_reconciled {
+        let refusal = Refusal::to_be_reconciled(Reason::OutcomeUnknown);
+        return refusal.retry_after(call.policy.retry_after);
+    }
     Refusal::in_doubt(Reason::OutcomeUnknown, call.policy.on_lapse)
 }
 
 /// A marker is always stored: the operation ran, and skipping the record would run it again.
-fn fate(call: &Call, response: &Response) -> Fate {
+pub(super) fn fate(call: &Call, response: &Response) -> Fate {
     let Policy {
         stored, on_lapse, ..
     } = &*call.policy;

@@ -46,6 +46,8 @@ pub(super) struct Flight {
     admitted: AtomicBool,
     /// The handler has ended; from now on completing tells whether the lease was lost.
     settling: AtomicBool,
+    /// Its answer is for its leader alone.
+    alone: AtomicBool,
     pub(super) renewal: Mutex<Option<Renewal>>,
 }
 
@@ -68,7 +70,8 @@ pub(super) enum Phase {
     Stalled,
     /// Over.
     Ended(Answer),
-    /// Its leader went away before anything ran: whoever waited tries for itself.
+    /// Its leader went away before anything ran, or has an answer for itself alone: each that waited
+    /// tries for itself.
     Left,
 }
 
@@ -227,6 +230,7 @@ impl Flight {
             aside: AtomicBool::new(false),
             admitted: AtomicBool::new(false),
             settling: AtomicBool::new(false),
+            alone: AtomicBool::new(false),
             renewal: Mutex::new(None),
         })
     }
@@ -295,6 +299,11 @@ impl Flight {
         self.settling.load(Ordering::Relaxed)
     }
 
+    /// Keeps its answer from those who wait: each tries for itself.
+    pub(super) fn end_alone(&self) {
+        self.alone.store(true, Ordering::Relaxed);
+    }
+
     /// Whether the store has given this flight the slot, and nothing says it lost it since. Only
     /// then its meaning is what the slot holds: a flight that claims or waits may itself be refused.
     pub(super) fn holds_the_slot(&self) -> bool {
@@ -349,13 +358,18 @@ pub(super) struct FlightGuard {
 }
 
 impl FlightGuard {
-    /// Ends the flight; its duplicates share the answer.
+    /// Ends the flight; its duplicates share the answer, unless that is for its leader alone.
     pub(super) fn end(mut self, answer: Answer) -> Answer {
-        self.land(Phase::Ended(answer.clone()));
+        let last = if self.flight.alone.load(Ordering::Relaxed) {
+            Phase::Left
+        } else {
+            Phase::Ended(answer.clone())
+        };
+        self.land(last);
         answer
     }
 
-    /// Ends the flight before anything ran: whoever waited tries for itself.
+    /// Ends the flight before anything ran: each that waited tries for itself.
     pub(super) fn leave(mut self) {
         self.land(Phase::Left);
     }

@@ -19,6 +19,13 @@ use crate::slot::Scope;
 
 use super::Engine;
 use super::call::{Answer, Outcome, Who};
+use super::execution::Execution;
+use super::reconcile::Finding;
+
+use self::question::Look;
+pub use self::question::Question;
+
+mod question;
 
 /// A named kind of work. Keys of different jobs never meet.
 ///
@@ -41,6 +48,7 @@ pub struct Job {
     name: Arc<str>,
     scope: Scope,
     policy: Arc<Policy>,
+    look: Option<Look>,
 }
 
 /// A job's value, and whether it is from an earlier run.
@@ -91,6 +99,7 @@ impl Engine {
             name: name.into(),
             scope: self.scope().with("job", name),
             policy: Arc::new(function_policy()),
+            look: None,
         }
     }
 
@@ -146,6 +155,35 @@ impl Job {
         self
     }
 
+    /// Finds out like this whether an earlier attempt happened, before the job runs again: its process
+    /// died, it failed, or it took too long. `on_lapse` counts no more.
+    ///
+    /// ```
+    /// # use onlyonce_core::engine::job::Question;
+    /// # use onlyonce_core::{Engine, Finding, MemoryStore};
+    /// # async fn find_mail(_id: String) -> Result<Option<u32>, String> { Ok(None) }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// # let engine = Engine::open(MemoryStore::new()).await.unwrap();
+    /// let mail = engine.job("mail").reconcile(|question: Question| async move {
+    ///     match find_mail(question.execution().operation().to_string()).await {
+    ///         Ok(Some(number)) => question.happened(&number),
+    ///         Ok(None) => Finding::DidNot,
+    ///         Err(_) => Finding::CannotTell,
+    ///     }
+    /// });
+    /// # let _ = mail;
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn reconcile<L, F>(mut self, look: L) -> Self
+    where
+        L: Fn(Question) -> F + Send + Sync + 'static,
+        F: Future<Output = Finding> + Send + 'static,
+    {
+        self.look = Some(Look::new(look));
+        self
+    }
+
     /// Runs `work` once for `key`, and gives every repetition the same value.
     ///
     /// The same key with another `input` is refused. Dropping this future does not stop the work:
@@ -163,8 +201,26 @@ impl Job {
         W: FnOnce() -> F + Send + 'static,
         F: Future<Output = Result<T, E>> + Send + 'static,
     {
+        self.run_with(key, input, move |_| work()).await
+    }
+
+    /// The same with the [`Execution`]: its attempt, its lease, and its [steps](Execution::step).
+    pub async fn run_with<I, T, E, W, F>(
+        &self,
+        key: &str,
+        input: &I,
+        work: W,
+    ) -> Result<Ran<T>, RunError<E>>
+    where
+        I: Serialize + ?Sized,
+        T: Serialize + DeserializeOwned + Send + 'static,
+        E: fmt::Display + Send + 'static,
+        W: FnOnce(Execution) -> F + Send + 'static,
+        F: Future<Output = Result<T, E>> + Send + 'static,
+    {
         let key = Key::new(key, &self.policy.key)?;
         let input = serde_json::to_vec(input).map_err(|source| json("input", source))?;
+        let reconcile = self.look.as_ref().map(|look| look.about(&input));
         let mut fingerprint = FingerprintBuilder::new();
         fingerprint.part(Part::Operation, self.name.as_bytes());
         fingerprint.part(Part::Input, &canonical_json(&input).unwrap_or(input));
@@ -178,14 +234,18 @@ impl Job {
             None => call(&self.engine),
         };
 
+        let call = match reconcile {
+            Some(reconcile) => call.reconcile(reconcile),
+            None => call,
+        };
+
         let failure: Arc<Mutex<Option<Failure<E>>>> = Arc::default();
         let reported = Arc::clone(&failure);
         let answer = self
             .engine
-            .once(
-                call,
-                move |_| async move { outcome(work().await, &reported) },
-            )
+            .once(call, move |execution| async move {
+                outcome(work(execution).await, &reported)
+            })
             .await;
         if let Some(failure) = lock(&failure).take() {
             return Err(match failure {

@@ -119,28 +119,48 @@ impl Engine {
                     Followed::Again => {}
                     Followed::Granted(lease, heard) => {
                         let flight = self.inner.flights.take(&call, self.clone());
-                        return self.hold(flight, call, lease, heard);
+                        return self.hold(flight, call, lease, heard).await;
                     }
                 },
             }
         }
     }
 
-    fn hold(&self, flight: FlightGuard, call: Arc<Call>, lease: Lease, heard: Duration) -> Verdict {
+    async fn hold(
+        &self,
+        flight: FlightGuard,
+        call: Arc<Call>,
+        lease: Lease,
+        heard: Duration,
+    ) -> Verdict {
         let execution = self.take_off(&call, &flight, lease, heard);
-        Verdict::Execute(Held {
+        let mut held = Held {
             engine: self.clone(),
             call,
             execution,
             flight: Some(flight),
-            handed_out: true,
+            handed_out: false,
             within: None,
-        })
+        };
+        if held.looks_first()
+            && let Some(flight) = &held.flight
+            && let Some(answer) =
+                Box::pin(self.look_first(&held.call, flight, &held.execution)).await
+            && let Some(flight) = held.flight.take()
+        {
+            let answer = flight.end(answer);
+            self.report(&held.call, &answer, false);
+            return verdict(answer);
+        }
+        held.handed_out = true;
+        Verdict::Execute(held)
     }
 
     async fn begin_leading(&self, flight: FlightGuard, call: Arc<Call>) -> Verdict {
         let answer = match self.claim(&call, &flight).await {
-            Claiming::Granted(lease, heard) => return self.hold(flight, call, lease, heard),
+            Claiming::Granted(lease, heard) => {
+                return self.hold(flight, call, lease, heard).await;
+            }
             Claiming::Unprotected => {
                 self.emit(&call, &Event::Unprotected);
                 flight.end(Answer::Refused(Refusal::new(Reason::StoreDown)));
@@ -184,6 +204,12 @@ impl Engine {
                 Claiming::Replay(replay) => return flight.end(Answer::Replayed(replay)),
                 Claiming::Refuse(refusal) => return flight.end(Answer::Refused(refusal)),
             };
+            if call.looks_first(&execution) {
+                let looking = Box::pin(engine.look_first(&call, &flight, &execution));
+                if let Some(answer) = looking.await {
+                    return flight.end(answer);
+                }
+            }
             let answer = engine.run_to_end(&call, &flight, &execution, started, work);
             let answer = answer.await;
             flight.end(answer)
@@ -205,8 +231,8 @@ impl Engine {
         F: Future<Output = Outcome>,
     {
         let answer = match self.execute(call, execution, started, work).await {
-            Ok(outcome) => self.settle(call, flight, execution, outcome).await,
-            Err(TimedOut) => match self.settle(call, flight, execution, Outcome::Unknown).await {
+            Ok(outcome) => self.end(call, flight, execution, outcome).await,
+            Err(TimedOut) => match self.end(call, flight, execution, Outcome::Unknown).await {
                 Answer::Refused(_) => Answer::Refused(timed_out(call, execution)),
                 overtaken @ (Answer::Ran { .. } | Answer::Replayed(_)) => overtaken,
             },
@@ -218,7 +244,7 @@ impl Engine {
     /// The claim is granted: from now on its lease is kept alive, and duplicates wait for us.
     fn take_off(
         &self,
-        call: &Call,
+        call: &Arc<Call>,
         flight: &Arc<Flight>,
         lease: Lease,
         now: Duration,
@@ -228,7 +254,7 @@ impl Engine {
             self.inner.flights.put_first(flight);
         }
         flight.enter(Phase::Running);
-        Execution::new(call, lease, flight, now, &self.inner.clock)
+        Execution::new(self, call, lease, flight, now, &self.inner.clock)
     }
 
     /// Runs the work to its end, its panic or its deadline.
@@ -297,6 +323,7 @@ impl Engine {
 /// A replay as it is told.
 pub(super) fn replayed(replay: &Replay, attached: bool, took: Duration) -> Event {
     Event::Replayed {
+        status: replay.response.status.as_u16(),
         original_at: replay.original_at.unwrap_or_default(),
         original_trace: replay.original_trace.clone(),
         attached,
@@ -344,6 +371,10 @@ fn timed_out(call: &Call, execution: &Execution) -> Refusal {
         Some(_) => call.policy.on_lapse,
         None => OnLapse::Rerun,
     };
+    if execution.is_reconciled() {
+        let refusal = Refusal::to_be_reconciled(Reason::TimedOut);
+        return refusal.retry_after(call.policy.retry_after);
+    }
     let refusal = Refusal::in_doubt(Reason::TimedOut, on_lapse);
     match on_lapse {
         OnLapse::Rerun => refusal.retry_after(call.policy.retry_after),

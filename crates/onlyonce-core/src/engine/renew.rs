@@ -144,7 +144,7 @@ impl Engine {
             }
             Err(error) => {
                 self.renew_soon(&flight, &lease);
-                failed(Verb::Renew, 1, &error)
+                failed(Verb::Renew, 1, &error, self.inner.server.clone())
             }
         };
         let about = About {

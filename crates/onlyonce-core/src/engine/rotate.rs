@@ -30,7 +30,7 @@ impl Engine {
     /// The other half of this call, if the secret is being rotated.
     pub(super) fn rotating(&self, call: &Call) -> Option<(Self, Arc<Call>)> {
         let former = self.inner.former.clone()?;
-        let before = Call::clone(call.former.as_ref()?).patient();
+        let before = call.around()?.patient();
         Some((former, Arc::new(before)))
     }
 
@@ -44,6 +44,7 @@ impl Engine {
         let own = Arc::new(Mutex::new(None));
         let (said, engine, inner) = (Arc::clone(&own), self.clone(), Arc::clone(&call));
         let outer = move |execution: Execution| async move {
+            let inner = inner.inside(execution.attempt());
             let flown = Arc::new(Mutex::new(None));
             let noted = Arc::clone(&flown);
             let work = move |inside: Execution| {
@@ -88,6 +89,7 @@ impl Engine {
             }
             unprotected @ Verdict::PassThrough(_) => return unprotected,
         };
+        let call = call.inside(outer.execution().attempt());
         let verdict = self.begin_here(call).await;
         let outcome = match verdict {
             Verdict::Execute(held) => return Verdict::Execute(held.within(outer)),
@@ -119,7 +121,7 @@ impl Engine {
         // It is over: the store knows how it ended, and nothing is left to run.
         let nothing = async |execution: Execution| match execution.attempt() {
             1 => Outcome::NotRun,
-            // Taken over from whoever ran it, and as much in doubt as before.
+            // Taken over from the one that ran it, and as much in doubt as before.
             _ => Outcome::Unknown,
         };
         Box::pin(self.once_here(call, nothing)).await
@@ -210,8 +212,12 @@ fn echo(answer: &Answer, outer: &Execution) -> Outcome {
             }
             Outcome::Finished(Arc::clone(response))
         }
-        // Made by somebody who knows only the new secret: it is found there.
+        // Made by somebody who knows only the new secret: it is found there. What is not stored there
+        // was shared with this caller because it waited; who came to this flight later did not.
         Answer::Replayed(replay) => {
+            if replay.expires_at.is_none() {
+                outer.end_alone();
+            }
             outer.do_not_store();
             Outcome::Finished(Arc::clone(&replay.response))
         }
@@ -219,6 +225,7 @@ fn echo(answer: &Answer, outer: &Execution) -> Outcome {
             Reason::OutcomeUnknown | Reason::TimedOut | Reason::NotStored => Outcome::Unknown,
             Reason::MissingKey
             | Reason::BadKey
+            | Reason::KeyOutOfTime
             | Reason::BadTtl
             | Reason::Unscoped
             | Reason::Unverified
@@ -229,6 +236,7 @@ fn echo(answer: &Answer, outer: &Execution) -> Outcome {
             | Reason::InProgress
             | Reason::TooManyWaiters
             | Reason::TooManyRunning
+            | Reason::TooMuchBuffered
             | Reason::OverQuota
             | Reason::TooManyBadRequests
             | Reason::NotRun

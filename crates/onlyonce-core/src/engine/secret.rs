@@ -6,14 +6,18 @@
 //! process is started with the new one alone; from the first of these on, the old one alone is
 //! refused.
 //!
-//! What was agreed on at the start is watched for as long as an engine runs: see `agreement`.
+//! What was agreed on at the start is watched for as long as an engine runs: see `agreement`. One that
+//! finds no secret on a server first waits for an engine that runs to write its own back: the server may
+//! have lost its data a moment ago, and two secrets would run every key twice.
+
+use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
 
 use crate::entropy::Entropy;
 use crate::operate::Operate;
 use crate::slot::{Hex, SlotSecret};
-use crate::store::Store;
+use crate::store::{Store, StoreError};
 
 use super::OpenError;
 
@@ -28,6 +32,12 @@ const KEPT: u8 = b'S';
 const CONFIGURED: u8 = b'C';
 /// More rotations than anyone lives to see; a store that answers nonsense ends here.
 const ROTATIONS_MAX: usize = 10_000;
+
+/// How long a process that finds no secret on a server waits before it offers its own: longer than an
+/// engine runs anything without having [looked](super::agreement::VALID_FOR), and longer than
+/// one needs to notice that its secret is gone.
+pub(super) const OFFER_DELAY: Duration = Duration::from_millis(1_500);
+const OFFER_POLL: Duration = Duration::from_millis(20);
 
 /// The slot secret before the one in force, while it is being rotated.
 #[derive(Clone, Debug)]
@@ -99,10 +109,31 @@ pub async fn look_up_secret(
     given.or(kept).map(Some).ok_or(OpenError::SecretMismatch)
 }
 
+/// The first secret that was agreed on: `offer`, if the store has none and no process that runs puts
+/// one back.
+async fn offer_first(operate: &dyn Operate, offer: &[u8]) -> Result<Vec<u8>, StoreError> {
+    if operate.is_on_a_server()
+        && let Ok(found) = tokio::time::timeout(OFFER_DELAY, put_back_by_others(operate)).await
+    {
+        return found;
+    }
+    operate.agree(FIRST, offer).await
+}
+
+/// Returns the first secret once the store has one.
+async fn put_back_by_others(operate: &dyn Operate) -> Result<Vec<u8>, StoreError> {
+    loop {
+        if let Some(found) = operate.agreed(FIRST).await? {
+            return Ok(found);
+        }
+        tokio::time::sleep(OFFER_POLL).await;
+    }
+}
+
 /// No secret is configured: the store keeps one.
 async fn kept(operate: &dyn Operate, entropy: &dyn Entropy) -> Result<Agreed, OpenError> {
     let offer = tagged(KEPT, SlotSecret::generate(entropy).expose());
-    let first = operate.agree(FIRST, &offer).await?;
+    let first = offer_first(operate, &offer).await?;
     let (_, secret) = read(&first)?;
     let secret = secret.ok_or(OpenError::SecretMismatch)?;
     in_force(operate, &digest(&secret)).await?;
@@ -116,7 +147,7 @@ async fn kept(operate: &dyn Operate, entropy: &dyn Entropy) -> Result<Agreed, Op
 /// The configured secret must be the first, or one that a rotation has led to, which ends here.
 async fn alone(operate: &dyn Operate, secret: SlotSecret) -> Result<Agreed, OpenError> {
     let own = digest(&secret);
-    let first = operate.agree(FIRST, &tagged(CONFIGURED, &own)).await?;
+    let first = offer_first(operate, &tagged(CONFIGURED, &own)).await?;
     let chain = find(operate, read(&first)?.0, &own).await?;
     in_force(operate, &own).await?;
     let mut marks = vec![(FIRST.to_owned(), first)];
@@ -142,7 +173,7 @@ async fn rotating(
     let first = match &former {
         FormerSecret::Given(former) => {
             let offer = tagged(CONFIGURED, &digest(former));
-            operate.agree(FIRST, &offer).await?
+            offer_first(operate, &offer).await?
         }
         FormerSecret::Kept => {
             let first = operate.agreed(FIRST).await?;

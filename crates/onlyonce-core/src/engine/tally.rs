@@ -50,6 +50,7 @@ struct Unnumbered {
 /// What is told of a replay with its number.
 struct Told {
     at: Timestamp,
+    status: u16,
     original_at: Timestamp,
     original_trace: Option<Arc<str>>,
     attached: bool,
@@ -110,6 +111,7 @@ impl Engine {
             route: call.route.clone(),
             told: Told {
                 at: self.inner.clock.wall(),
+                status: replay.response.status.as_u16(),
                 original_at: replay.original_at.unwrap_or_default(),
                 original_trace: replay.original_trace.clone(),
                 attached,
@@ -178,6 +180,7 @@ impl Engine {
         let event = Event::ReplayCounted {
             number,
             at: told.at,
+            status: told.status,
             original_at: told.original_at,
             original_trace: told.original_trace,
             attached: told.attached,

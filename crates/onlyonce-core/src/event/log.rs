@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::{About, Event, Subscriber};
+use super::{About, Deed, Event, Found, Operated, Subscriber};
 use crate::record::actor_parts;
 use crate::refusal::{Original, Reason};
 
@@ -99,6 +99,7 @@ impl Subscriber for TracingSubscriber {
             Event::ReplayCounted {
                 number,
                 at,
+                status,
                 original_at,
                 original_trace,
                 attached,
@@ -110,6 +111,7 @@ impl Subscriber for TracingSubscriber {
                 "replay",
                 submission_id = resource.as_deref(),
                 replayed_at = %at,
+                cached_status = status,
                 original_timestamp = %original_at,
                 original_trace_id = original_trace.as_deref().and_then(|it| it.get(..TRACE_ID)),
                 attached,
@@ -122,6 +124,7 @@ impl Subscriber for TracingSubscriber {
                 keep_for,
                 lifetime,
                 forgotten,
+                replays,
                 resource,
             } => line!(
                 about,
@@ -130,6 +133,7 @@ impl Subscriber for TracingSubscriber {
                 submission_id = resource.as_deref(),
                 ttl_ms = millis(*keep_for),
                 lifetime_ms = millis(*lifetime),
+                replay_count = replays,
                 reason = if *forgotten {
                     "explicit_delete"
                 } else {
@@ -173,12 +177,39 @@ impl Subscriber for TracingSubscriber {
                 line!(about, error, "handler.timeout", timeout_ms = millis(*after));
             }
             Event::OutcomeUnknown => line!(about, error, "outcome_unknown"),
+            Event::Reconciled {
+                found: Found::CannotTell,
+                attempt,
+                took,
+            } => line!(
+                about,
+                warn,
+                "reconciled",
+                found = Found::CannotTell.name(),
+                attempt,
+                took_ms = millis(*took),
+                metadata.message = "it cannot be told whether an earlier attempt happened: nothing \
+                                    is run, and it is asked again",
+            ),
+            Event::Reconciled {
+                found: found @ (Found::Happened | Found::DidNot),
+                attempt,
+                took,
+            } => line!(
+                about,
+                info,
+                "reconciled",
+                found = found.name(),
+                attempt,
+                took_ms = millis(*took),
+            ),
             Event::StoreFailed {
                 verb,
                 kind,
                 backend,
                 attempt,
                 cause,
+                server,
             } => named!(
                 about,
                 error,
@@ -189,10 +220,13 @@ impl Subscriber for TracingSubscriber {
                 error = %kind,
                 error_message = &**cause,
                 retry_attempt = attempt,
+                metadata.host = server.as_deref().map(|server| &*server.host),
+                metadata.port = server.as_deref().map(|server| server.port),
             ),
             Event::Unprotected => line!(about, warn, "unprotected"),
             Event::Stalled => line!(about, warn, "storage.stalled"),
             Event::Abandoned => line!(about, error, "storage.abandoned"),
+            Event::Operated(operated) => self::operated(about, operated),
         }
     }
 }
@@ -211,6 +245,27 @@ fn claimed(about: &About<'_>, attempt: u32, asked: Duration) {
         "lock.attempt",
         metadata.attemptNumber = attempt,
         metadata.queuePosition = 0,
+    );
+}
+
+/// A warning, so that it is written at the default level: it is rare, and changes what retries get.
+fn operated(about: &About<'_>, operated: &Operated) {
+    let (status, longer) = match operated.deed {
+        Deed::Resolved { status, keep_for } => (Some(status), Some(keep_for)),
+        Deed::Extended { by } => (None, Some(by)),
+        Deed::Forgot | Deed::Discarded => (None, None),
+    };
+    line!(
+        about,
+        warn,
+        "operator",
+        action = operated.deed.name(),
+        operator = operated.by.as_deref(),
+        reason = operated.reason.as_deref(),
+        via = operated.via,
+        status,
+        keep_ms = longer.map(millis),
+        metadata.message = "an operator changed this record",
     );
 }
 
@@ -245,6 +300,7 @@ fn refused(about: &About<'_>, reason: Reason, original: Option<&Original>, took:
         ),
         Reason::MissingKey
         | Reason::BadKey
+        | Reason::KeyOutOfTime
         | Reason::BadTtl
         | Reason::Unscoped
         | Reason::Unverified
@@ -260,6 +316,7 @@ fn refused(about: &About<'_>, reason: Reason, original: Option<&Original>, took:
         | Reason::Panicked
         | Reason::ResponseTooLarge
         | Reason::TooManyRunning
+        | Reason::TooMuchBuffered
         | Reason::OverQuota
         | Reason::TooManyBadRequests => {
             line!(about, info, "refused", reason = reason.name(), duration_ms);

@@ -2,6 +2,7 @@
 //! Member order, whitespace and escapes must not make a retry conflict, while 9007199254740993 must
 //! never equal 9007199254740992. One pass; what is already canonical is copied in whole runs.
 
+mod number;
 mod string;
 
 use std::borrow::Cow;
@@ -9,6 +10,7 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
+use super::rule::Numbers;
 use string::{Name, escaped_char, push_char, string_stops, units};
 
 /// Arrays and objects inside one another; bounds the recursion.
@@ -22,6 +24,11 @@ const MEMBERS_USUAL: usize = 16;
 ///
 /// Repeated names all stay, in their order: a receiver may heed the first, the last or all of them.
 pub(crate) fn canonicalise(input: &[u8], trim: bool) -> Option<Cow<'_, [u8]>> {
+    spelled(input, trim, Numbers::Digits)
+}
+
+/// The same, and numbers as `numbers` says. One whose exponent has more than 18 digits has no value.
+pub(crate) fn spelled(input: &[u8], trim: bool, numbers: Numbers) -> Option<Cow<'_, [u8]>> {
     let text = str::from_utf8(input).ok()?;
     let mut pass = Pass {
         text,
@@ -32,6 +39,7 @@ pub(crate) fn canonicalise(input: &[u8], trim: bool) -> Option<Cow<'_, [u8]>> {
         members: SmallVec::new(),
         spare: Vec::new(),
         trim,
+        numbers,
     };
     pass.value(0)?;
     pass.skip_space();
@@ -60,6 +68,7 @@ struct Pass<'a> {
     /// Where members are put in order; kept for the next object.
     spare: Vec<u8>,
     trim: bool,
+    numbers: Numbers,
 }
 
 /// A member of an object being read.
@@ -76,7 +85,10 @@ impl<'a> Pass<'a> {
             b'"' => self.string().map(drop),
             b'{' if depth < DEPTH_MAX => self.object(depth + 1),
             b'[' if depth < DEPTH_MAX => self.array(depth + 1),
-            b'-' | b'0'..=b'9' => self.number(),
+            b'-' | b'0'..=b'9' => match self.numbers {
+                Numbers::Digits => self.number(),
+                Numbers::Value => self.number_by_value(),
+            },
             b't' => self.literal(b"true"),
             b'f' => self.literal(b"false"),
             b'n' => self.literal(b"null"),
@@ -217,6 +229,19 @@ impl<'a> Pass<'a> {
         Some(())
     }
 
+    fn number_by_value(&mut self) -> Option<()> {
+        let (start, out_start) = (self.at, self.out_at());
+        self.number()?;
+        let written = &self.text[start..self.at];
+        let value = number::by_value(written)?;
+        if value != written {
+            self.copy();
+            self.out.truncate(out_start);
+            self.out.extend_from_slice(value.as_bytes());
+        }
+        Some(())
+    }
+
     fn number(&mut self) -> Option<()> {
         if self.peek()? == b'-' {
             self.at += 1;
@@ -302,7 +327,7 @@ impl<'a> Pass<'a> {
     /// Copies the run that ends at `at`.
     fn copy(&mut self) {
         if self.out.capacity() == 0 {
-            // Enough for good: no canonical spelling is longer than another.
+            // Enough for good, but for some numbers: no other canonical spelling is longer.
             self.out.reserve_exact(self.input.len());
         }
         self.out

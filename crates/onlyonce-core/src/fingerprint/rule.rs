@@ -9,6 +9,7 @@ use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderName};
 
 use super::media::MediaType;
 use super::{Fingerprint, FingerprintBuilder, Part, form, json, multipart};
+use crate::policy::pointer::{self, Pointer};
 
 /// The borrowed parts of a request that a fingerprint may cover.
 ///
@@ -65,6 +66,22 @@ pub struct FingerprintRule {
     pub headers: Vec<HeaderName>,
     /// How the body counts.
     pub body: BodyRule,
+    /// What of a JSON body counts, if not all of it. A place where there is nothing counts as empty.
+    pub only: Vec<Pointer>,
+    /// What of a JSON body does not count, there or not.
+    pub except: Vec<Pointer>,
+    /// How the numbers of a JSON body count.
+    pub numbers: Numbers,
+}
+
+/// How the numbers of a JSON body count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Numbers {
+    /// By their digits: `1.0` is not `1`, as a receiver may tell them apart.
+    #[default]
+    Digits,
+    /// By their value, exactly: `1.0`, `1` and `10e-1` are the same.
+    Value,
 }
 
 /// How a body counts.
@@ -89,6 +106,9 @@ impl Default for FingerprintRule {
             content_type: true,
             headers: Vec::new(),
             body: BodyRule::Canonical,
+            only: Vec::new(),
+            except: Vec::new(),
+            numbers: Numbers::Digits,
         }
     }
 }
@@ -123,7 +143,7 @@ impl FingerprintRule {
         let encoded = is_encoded(request.headers);
         let (tag, body) = match self.body {
             BodyRule::Ignore => return,
-            BodyRule::Canonical if !encoded => canonical_body(media.as_ref(), request.body),
+            BodyRule::Canonical if !encoded => self.canonical(media.as_ref(), request.body),
             BodyRule::Canonical | BodyRule::Bytes => (Part::Body, Cow::Borrowed(request.body)),
         };
         if self.content_type {
@@ -137,23 +157,54 @@ impl FingerprintRule {
                 add_lines(builder, request.headers, &CONTENT_ENCODING);
             }
         }
-        builder.part(tag, &body);
+        if tag == Part::JsonBody && !self.only.is_empty() {
+            add_places(builder, &self.only, &body);
+        } else {
+            builder.part(tag, &body);
+        }
+    }
+
+    /// The body by its meaning, or by its bytes where it has none that we can read.
+    fn canonical<'a>(
+        &self,
+        media: Option<&MediaType<'_>>,
+        body: &'a [u8],
+    ) -> (Part, Cow<'a, [u8]>) {
+        let canonical = media.and_then(|media| {
+            if media.is_json() {
+                Some((Part::JsonBody, self.canonical_json(body)?))
+            } else {
+                canonical_form(media, body)
+            }
+        });
+        canonical.unwrap_or((Part::Body, Cow::Borrowed(body)))
+    }
+
+    fn canonical_json<'a>(&self, body: &'a [u8]) -> Option<Cow<'a, [u8]>> {
+        let canonical = json::spelled(body, false, self.numbers)?;
+        if self.except.is_empty() {
+            return Some(canonical);
+        }
+        pointer::without(&canonical, &self.except).map(Cow::Owned)
     }
 }
 
-/// The body by its meaning, or by its bytes where it has none that we can read.
-fn canonical_body<'a>(media: Option<&MediaType<'_>>, body: &'a [u8]) -> (Part, Cow<'a, [u8]>) {
-    let canonical = media.and_then(|media| {
-        if media.is_json() {
-            Some((Part::JsonBody, json::canonicalise(body, false)?))
-        } else if media.is_form() {
-            Some((Part::FormBody, form::canonicalise(body)?.into()))
-        } else {
-            let digest = multipart::digest(body, media.multipart_boundary()?)?;
-            Some((Part::MultipartBody, digest.to_vec().into()))
+/// Each place, and what is there in the canonical `body`.
+fn add_places(builder: &mut FingerprintBuilder, places: &[Pointer], body: &[u8]) {
+    for place in places {
+        builder.part(Part::JsonPlace, place.to_string().as_bytes());
+        for value in place.find(body).unwrap_or_default() {
+            builder.part(Part::JsonBody, value.get().as_bytes());
         }
-    });
-    canonical.unwrap_or((Part::Body, Cow::Borrowed(body)))
+    }
+}
+
+fn canonical_form<'a>(media: &MediaType<'_>, body: &'a [u8]) -> Option<(Part, Cow<'a, [u8]>)> {
+    if media.is_form() {
+        return Some((Part::FormBody, form::canonicalise(body)?.into()));
+    }
+    let digest = multipart::digest(body, media.multipart_boundary()?)?;
+    Some((Part::MultipartBody, digest.to_vec().into()))
 }
 
 fn add_lines(builder: &mut FingerprintBuilder, headers: &HeaderMap, name: &HeaderName) {

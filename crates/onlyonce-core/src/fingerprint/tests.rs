@@ -4,6 +4,7 @@
 mod bodies;
 mod derived;
 mod json;
+mod members;
 mod properties;
 
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};

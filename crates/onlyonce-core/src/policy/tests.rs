@@ -274,6 +274,8 @@ fn a_table_answers_every_reason_and_one_status_can_be_changed() {
         reason,
         status: 400,
         code: reason.name().to_owned(),
+        kind: None,
+        marks: None,
         retryable: false,
         retry_after: None,
     })));

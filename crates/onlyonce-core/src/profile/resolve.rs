@@ -1,21 +1,23 @@
 //! From rules to a policy: every value is there, and they fit together.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use http::HeaderName;
 
 use super::RuleError;
-use super::rules::{BodyMembers, Derive, Fingerprint, Refused, Rules, Stored, TtlHeader};
+use super::rules::{BodyMembers, Derive, Fingerprint, KeyTimes, Refused, Rules, Stored, TtlHeader};
 use super::units::{
-    Body, Charset as Chars, ErrorBody, Header, KeyNeeds, Lapse, Maybe, MethodList, MethodName,
-    ReasonName, ReplayAs, StoreIs, Unit,
+    Body, Charset as Chars, ErrorBody, FirstIn, Header, KeyNeeds, Lapse, Maybe, MethodList,
+    MethodName, NumbersAs, ReasonName, ReplayAs, StatusPath, StoreIs, Unit,
 };
 use crate::bounds::{Count, Span};
-use crate::fingerprint::{BodyRule, FingerprintRule};
+use crate::fingerprint::{BodyRule, FingerprintRule, Numbers};
 use crate::key::{Charset, KeyRule};
 use crate::policy::{
-    BodyMarks, DeriveRule, Duplicate, Envelope, HttpRules, KeyNeed, Limits, Methods, Policy,
-    RefusalRow, RefusalTable, ReplayStatus, StoreDown, StoredRule, TtlRule, TtlUnit,
+    BodyMarks, DeriveRule, Duplicate, Envelope, HttpRules, KeyFirst, KeyNeed, KeyTimeRule, Limits,
+    Methods, Policy, RefusalRow, RefusalTable, ReplayStatus, StoreDown, StoredRule, TtlRule,
+    TtlUnit,
 };
 use crate::record::OnLapse;
 use crate::refusal::Reason;
@@ -24,6 +26,12 @@ impl Rules {
     /// The policy that these rules give, if they give every value and all fit together. Rules that
     /// say only how they differ are laid [`over`](Self::over) a profile's first.
     pub fn policy(self) -> Result<Policy, RuleError> {
+        let ttl_header = maybe(self.ttl_header, "ttl_header")?;
+        let key_time = maybe(self.key_time, "key_time")?;
+        let keep_for = given(self.ttl, "ttl")?.get();
+        if let Some(times) = &key_time {
+            check_times(times, keep_for, ttl_header.as_ref())?;
+        }
         Ok(Policy {
             key: KeyRule {
                 bytes_max: given(self.key_bytes_max, "key_bytes_max")?.as_usize(),
@@ -32,8 +40,8 @@ impl Rules {
             },
             fingerprint: fingerprint(self.fingerprint)?,
             lease_for: given(self.lease, "lease")?.get(),
-            keep_for: given(self.ttl, "ttl")?.get(),
-            ttl: maybe(self.ttl_header, "ttl_header")?.map(ttl).transpose()?,
+            keep_for,
+            ttl: ttl_header.map(ttl).transpose()?,
             on_lapse: match given(self.on_lapse, "on_lapse")? {
                 Lapse::Rerun => OnLapse::Rerun,
                 Lapse::Hold => OnLapse::Hold,
@@ -60,8 +68,17 @@ impl Rules {
             http: HttpRules {
                 key_header: given(self.key_header, "key_header")?.0,
                 key_member: maybe(self.key_member, "key_member")?,
+                key_first: match given(self.key_first, "key_first")? {
+                    FirstIn::Header => KeyFirst::Header,
+                    FirstIn::Body => KeyFirst::Body,
+                },
+                key_time: key_time.map(|times| KeyTimeRule {
+                    from: times.from,
+                    ahead_max: times.ahead_max.get(),
+                }),
                 methods: methods(given(self.methods, "methods")?, given(self.key, "key")?)?,
                 derive: maybe(self.derive, "derive")?.map(derive),
+                status_path: maybe(self.status_path, "status_path")?.map(|StatusPath(it)| it),
                 replay_status: match given(self.replay_status, "replay_status")? {
                     ReplayAs::AsStored => ReplayStatus::AsStored,
                     ReplayAs::Ok => ReplayStatus::Ok,
@@ -75,9 +92,28 @@ impl Rules {
                 refusals: refusals(self.refusals)?,
                 envelope: given(self.error_body, "error_body")?.into(),
                 scope: given(self.scope, "scope")?,
+                actor_type: maybe(self.actor_type, "actor_type")?,
             },
         })
     }
+}
+
+/// A key whose answer may be forgotten sooner than its age tells would run again.
+fn check_times(
+    times: &KeyTimes,
+    keep_for: Duration,
+    ttl_header: Option<&TtlHeader>,
+) -> Result<(), RuleError> {
+    if ttl_header.is_some() {
+        let why = "it cannot go with a `ttl_header`, by which an answer may be forgotten before its \
+                   key is too old: set one of them to \"none\"";
+        return Err(RuleError::new("key_time", why));
+    }
+    if times.ahead_max.get() >= keep_for {
+        let why = "`ttl` must be longer than it: raise `ttl`, or lower this";
+        return Err(RuleError::new("key_time.ahead_max", why));
+    }
+    Ok(())
 }
 
 fn given<T>(value: Option<T>, at: &str) -> Result<T, RuleError> {
@@ -137,6 +173,12 @@ fn fingerprint(rule: Fingerprint) -> Result<FingerprintRule, RuleError> {
             Body::Canonical => BodyRule::Canonical,
             Body::Bytes => BodyRule::Bytes,
             Body::Ignore => BodyRule::Ignore,
+        },
+        only: given(rule.only, "fingerprint.only")?,
+        except: given(rule.except, "fingerprint.except")?,
+        numbers: match given(rule.numbers, "fingerprint.numbers")? {
+            NumbersAs::Digits => Numbers::Digits,
+            NumbersAs::Value => Numbers::Value,
         },
     })
 }
@@ -210,6 +252,8 @@ fn refusals(mut rows: BTreeMap<ReasonName, Refused>) -> Result<RefusalTable, Rul
             reason,
             status,
             code: given(row.code, &at("code"))?,
+            kind: row.kind,
+            marks: row.marks,
             retryable: given(row.retryable, &at("retryable"))?,
             retry_after: row.retry_after.map(Span::get),
         });
@@ -240,6 +284,10 @@ impl From<ErrorBody> for Envelope {
             ErrorBody::SuccessError => Self::SuccessError,
             ErrorBody::CodeError => Self::CodeError,
             ErrorBody::TypeError => Self::TypeError,
+            ErrorBody::FlatError => Self::FlatError,
+            ErrorBody::ErrorList => Self::ErrorList,
+            ErrorBody::NamedError => Self::NamedError,
+            ErrorBody::StatusError => Self::StatusError,
         }
     }
 }

@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::units::{
-    Body, Charset, ErrorBody, Header, KeyNeeds, Lapse, Maybe, MethodList, ReasonName, ReplayAs,
-    StatusCode, StoreIs, Unit, written_as_text,
+    Body, Charset, ErrorBody, FirstIn, Header, KeyNeeds, Lapse, Maybe, MethodList, NumbersAs,
+    ReasonName, ReplayAs, StatusCode, StatusPath, StoreIs, Unit, written_as_text,
 };
 use crate::bounds::{Count, DAY, GIBIBYTE, SECOND, Span};
-use crate::policy::{Mark, ScopePart};
+use crate::policy::{ActorType, KeyTime, Mark, Pointer, ScopePart};
 
 /// How long an answer may be kept.
 pub type Retention = Span<SECOND, { 3650 * DAY }>;
@@ -35,8 +35,15 @@ pub struct Rules {
     pub key: Option<KeyNeeds>,
     /// The header that carries the key.
     pub key_header: Option<Header>,
-    /// Where else the key may be: a member of a JSON body.
-    pub key_member: Option<Maybe<String>>,
+    /// Where else the key may be: a place in a JSON body, as a JSON Pointer like `/order/key` or the
+    /// name of a top-level member.
+    pub key_member: Option<Maybe<Pointer>>,
+    /// Which key counts if one is in the header and another one in the body: `header` or `body`.
+    pub key_first: Option<FirstIn>,
+    /// How keys say when they were made, as in `{ from = "uuid-v7", ahead_max = "5m" }`. One that is
+    /// older than `ttl` less `ahead_max` is refused instead of run again, and so is one from the future
+    /// by more than `ahead_max`. It cannot go with a `ttl_header`.
+    pub key_time: Option<Maybe<KeyTimes>>,
     /// The longest key, in bytes.
     pub key_bytes_max: Option<Count<1, 65_536>>,
     /// What a key may be made of.
@@ -45,9 +52,18 @@ pub struct Rules {
     pub key_random: Option<bool>,
     /// What replaces a missing key: a digest of a JSON body's context and data.
     pub derive: Option<Maybe<Derive>>,
+    /// Where a client asks what has become of its key: with `"/status"`, `GET /status/orders` and the
+    /// same key, host and credentials say `running`, `done`, `in-doubt` or `unknown` of an operation
+    /// at `/orders`, and run nothing. `Prefer: wait=N` waits while it runs, at most `wait`.
+    pub status_path: Option<Maybe<StatusPath>>,
     /// Whose record it is: `route`, `caller`, `path:NAME`, `path-after:SEGMENT`, `header:NAME`,
     /// `trusted-header:NAME`, `user-header:NAME`, `cookie:NAME`, `body:MEMBER`, `jwt:CLAIM`; and always the host.
     pub scope: Option<Vec<ScopePart>>,
+    /// What type of actor a caller is in log and audit: one of `agent`, `human`, `user`, `service`,
+    /// `system` and `anonymous` for all, `header:NAME` for a header that something in front sets, or
+    /// `jwt:CLAIM` for a claim of a verified token. With `none` an actor's name may begin with its type
+    /// and a colon.
+    pub actor_type: Option<Maybe<ActorType>>,
     /// How long an answer is kept.
     pub ttl: Option<Retention>,
     /// A header by which a request may ask for another retention.
@@ -120,6 +136,14 @@ pub struct Fingerprint {
     pub headers: Option<Vec<Header>>,
     /// How the body counts: by meaning for JSON, forms and multipart, by bytes, or not at all.
     pub body: Option<Body>,
+    /// What of a JSON body counts, as JSON Pointers; all of it if there are none. Goes with
+    /// `canonical`.
+    pub only: Option<Vec<Pointer>>,
+    /// What of a JSON body does not count, in the same way.
+    pub except: Option<Vec<Pointer>>,
+    /// How the numbers of a JSON body count: `digits`, by which `1.0` is not `1`, or `value`, by which
+    /// it is.
+    pub numbers: Option<NumbersAs>,
 }
 
 /// Which answers are stored. What is not stored runs again, unless `on_lapse` is `hold` and it is
@@ -145,6 +169,10 @@ pub struct Refused {
     pub status: Option<Count<202, 599>>,
     /// Its type or code in the error's body.
     pub code: Option<String>,
+    /// The kind of error that it is, in the bodies that tell the two apart.
+    pub kind: Option<String>,
+    /// Its headers, where they differ from `refusal_marks`.
+    pub marks: Option<Vec<Mark>>,
     /// Whether repeating the same request can help.
     pub retryable: Option<bool>,
     /// When to try again, where that differs from the contract's.
@@ -164,6 +192,18 @@ pub struct TtlHeader {
     pub min: Retention,
     /// More is cut to this.
     pub max: Retention,
+}
+
+/// How keys say when they were made.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct KeyTimes {
+    /// Where the time is: `uuid-v7` for a key that is such a UUID, or `header:NAME` for an HTTP date
+    /// beside the key.
+    pub from: KeyTime,
+    /// How far a client's clock may be ahead.
+    pub ahead_max: Span<0, DAY>,
 }
 
 /// A key made from a JSON body: a digest of a context value and the form's data.
@@ -195,7 +235,10 @@ pub struct BodyMembers {
 }
 
 written_as_text! {
+    ActorType: "type of actor"
+    KeyTime: "place of a key's time"
     Mark: "mark"
+    Pointer: "JSON Pointer"
     ScopePart: "scope part"
 }
 
@@ -210,8 +253,8 @@ impl Rules {
             };
         }
         merged! {
-            base about methods key key_header key_member key_bytes_max key_charset key_random derive
-            scope ttl ttl_header lease execution_max wait retry_after on_lapse store_down
+            base about methods key key_header key_member key_first key_time key_bytes_max key_charset key_random derive status_path
+            scope actor_type ttl ttl_header lease execution_max wait retry_after on_lapse store_down
             waiters_max local_waiters_max request_bytes_max response_bytes_max header_bytes_max
             replay_status replay_marks first_marks refusal_marks body_marks drop_headers
             opt_out_header error_body;
@@ -231,6 +274,9 @@ impl Fingerprint {
             content_type: self.content_type.or(base.content_type),
             headers: self.headers.or(base.headers),
             body: self.body.or(base.body),
+            only: self.only.or(base.only),
+            except: self.except.or(base.except),
+            numbers: self.numbers.or(base.numbers),
         }
     }
 }
@@ -250,6 +296,8 @@ impl Refused {
         Self {
             status: self.status.or(base.status),
             code: self.code.or(base.code),
+            kind: self.kind.or(base.kind),
+            marks: self.marks.or(base.marks),
             retryable: self.retryable.or(base.retryable),
             retry_after: self.retry_after.or(base.retry_after),
         }

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use super::units::NONE;
 use crate::bounds::{millis, shown};
-use crate::fingerprint::{BodyRule, FingerprintRule};
+use crate::fingerprint::{BodyRule, FingerprintRule, Numbers};
 use crate::key::{Charset, KeyRule};
 use crate::policy::{
-    Envelope, HttpRules, KeyNeed, Limits, Methods, Policy, RefusalRow, RefusalTable, ReplayStatus,
-    StoreDown, StoredRule, TtlRule, TtlUnit,
+    Envelope, HttpRules, KeyFirst, KeyNeed, KeyTimeRule, Limits, Methods, Policy, RefusalRow,
+    RefusalTable, ReplayStatus, StoreDown, StoredRule, TtlRule, TtlUnit,
 };
 use crate::record::OnLapse;
 use crate::refusal::Reason;
@@ -99,8 +99,22 @@ fn requests(out: &mut String, http: &HttpRules, key: &KeyRule) -> fmt::Result {
     line(
         out,
         "key_member",
-        or_none(http.key_member.as_ref().map(|it| text(it))),
+        or_none(http.key_member.as_ref().map(|it| text(&it.to_string()))),
     )?;
+    line(
+        out,
+        "key_first",
+        text(match http.key_first {
+            KeyFirst::Header => "header",
+            KeyFirst::Body => "body",
+        }),
+    )?;
+    let key_time = http.key_time.as_ref().map(|rule| {
+        let KeyTimeRule { from, ahead_max } = rule;
+        let (from, ahead_max) = (text(&from.to_string()), span(*ahead_max));
+        format!("{{ from = {from}, ahead_max = {ahead_max} }}")
+    });
+    line(out, "key_time", or_none(key_time))?;
     line(out, "key_bytes_max", bytes_max)?;
     line(
         out,
@@ -121,8 +135,15 @@ fn requests(out: &mut String, http: &HttpRules, key: &KeyRule) -> fmt::Result {
         )
     });
     line(out, "derive", or_none(derive))?;
+    line(
+        out,
+        "status_path",
+        or_none(http.status_path.as_ref().map(|it| text(it))),
+    )?;
     section(out, "Whose record it is, besides the host.")?;
-    line(out, "scope", list(&http.scope))
+    line(out, "scope", list(&http.scope))?;
+    let actor_type = http.actor_type.as_ref().map(|it| text(&it.to_string()));
+    line(out, "actor_type", or_none(actor_type))
 }
 
 fn bounds(out: &mut String, limits: &Limits) -> fmt::Result {
@@ -141,9 +162,13 @@ fn answers(out: &mut String, http: &HttpRules) -> fmt::Result {
     let HttpRules {
         key_header: _,
         key_member: _,
+        key_first: _,
+        key_time: _,
         methods: _,
         derive: _,
+        status_path: _,
         scope: _,
+        actor_type: _,
         refusals: _,
         replay_status,
         replay_marks,
@@ -188,6 +213,10 @@ fn answers(out: &mut String, http: &HttpRules) -> fmt::Result {
             Envelope::SuccessError => "success-error",
             Envelope::CodeError => "code-error",
             Envelope::TypeError => "type-error",
+            Envelope::FlatError => "flat-error",
+            Envelope::ErrorList => "error-list",
+            Envelope::NamedError => "named-error",
+            Envelope::StatusError => "status-error",
         }),
     )
 }
@@ -200,6 +229,9 @@ fn meaning(out: &mut String, rule: &FingerprintRule) -> fmt::Result {
         content_type,
         headers,
         body,
+        only,
+        except,
+        numbers,
     } = rule;
     section(out, "What makes two requests the same.")?;
     out.push_str("[fingerprint]\n");
@@ -215,6 +247,16 @@ fn meaning(out: &mut String, rule: &FingerprintRule) -> fmt::Result {
             BodyRule::Canonical => "canonical",
             BodyRule::Bytes => "bytes",
             BodyRule::Ignore => "ignore",
+        }),
+    )?;
+    line(out, "only", list(only))?;
+    line(out, "except", list(except))?;
+    line(
+        out,
+        "numbers",
+        text(match numbers {
+            Numbers::Digits => "digits",
+            Numbers::Value => "value",
         }),
     )
 }
@@ -241,13 +283,23 @@ fn refusals(out: &mut String, table: &RefusalTable) -> fmt::Result {
             reason,
             status,
             code,
+            kind,
+            marks,
             retryable,
             retry_after,
         } = table.row(reason);
         let code = text(code);
+        let kind = kind.as_ref().map(|kind| format!(", kind = {}", text(kind)));
+        let kind = kind.unwrap_or_default();
+        let marks = marks
+            .as_ref()
+            .map(|marks| format!(", marks = {}", list(marks)));
+        let marks = marks.unwrap_or_default();
         let after = retry_after.map(|after| format!(", retry_after = {}", span(after)));
         let after = after.unwrap_or_default();
-        let row = format!("{{ status = {status}, code = {code}, retryable = {retryable}{after} }}");
+        let row = format!(
+            "{{ status = {status}, code = {code}{kind}, retryable = {retryable}{after}{marks} }}"
+        );
         line(out, reason.name(), row)?;
     }
     Ok(())

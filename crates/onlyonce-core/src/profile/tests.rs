@@ -6,10 +6,11 @@ use std::time::Duration;
 use http::Method;
 
 use super::{Policy, Profile, ProfileError, Rules};
-use crate::fingerprint::BodyRule;
+use crate::fingerprint::{BodyRule, Numbers};
 use crate::key::Charset;
 use crate::policy::{
-    Duplicate, Envelope, KeyNeed, Mark, ReplayStatus, ScopePart, StoreDown, TtlUnit,
+    Duplicate, Envelope, KeyFirst, KeyNeed, Mark, Pointer, ReplayStatus, ScopePart, StoreDown,
+    TtlUnit,
 };
 use crate::record::OnLapse;
 use crate::refusal::Reason;
@@ -70,6 +71,7 @@ fn a_refusal_may_be_retried_only_where_that_can_help() {
                 | Reason::InProgress
                 | Reason::TooManyWaiters
                 | Reason::TooManyRunning
+                | Reason::TooMuchBuffered
                 | Reason::OverQuota
                 | Reason::TooManyBadRequests
                 | Reason::TimedOut
@@ -79,6 +81,7 @@ fn a_refusal_may_be_retried_only_where_that_can_help() {
                 | Reason::ShuttingDown => true,
                 Reason::MissingKey
                 | Reason::BadKey
+                | Reason::KeyOutOfTime
                 | Reason::BadTtl
                 | Reason::Unscoped
                 | Reason::Unverified
@@ -119,6 +122,15 @@ fn refusals_have_the_statuses_of_their_profile() {
         ),
         (Profile::Ietf, [400, 400, 422, 409, 429, 409, 503, 507]),
         (Profile::Stripe, [400, 400, 400, 409, 429, 409, 503, 507]),
+        (Profile::StripeV2, [400, 400, 400, 409, 429, 409, 503, 507]),
+        (
+            Profile::RepeatableRequests,
+            [400, 400, 400, 409, 409, 409, 503, 507],
+        ),
+        (Profile::Aip155, [400, 400, 400, 409, 409, 500, 503, 507]),
+        (Profile::Paypal, [400, 400, 422, 409, 409, 409, 503, 507]),
+        (Profile::Square, [400, 400, 400, 409, 409, 409, 503, 507]),
+        (Profile::Acp, [400, 400, 422, 409, 409, 409, 503, 507]),
     ];
     let reasons = [
         Reason::MissingKey,
@@ -174,6 +186,12 @@ fn methods_are_covered_as_their_profile_says() {
         (Profile::Middleware, [some, some, some, some, none]),
         (Profile::Ietf, [must, none, must, none, none]),
         (Profile::Stripe, [some, none, none, none, none]),
+        (Profile::StripeV2, [some, none, none, some, none]),
+        (Profile::RepeatableRequests, [some, some, some, some, none]),
+        (Profile::Aip155, [some, some, some, some, none]),
+        (Profile::Paypal, [some, none, none, none, none]),
+        (Profile::Square, [some, some, none, none, none]),
+        (Profile::Acp, [must, none, none, none, none]),
     ];
     let methods = [
         Method::POST,
@@ -201,6 +219,12 @@ fn keys_are_bound_as_their_profile_says() {
         (Profile::Middleware, 200, Charset::Text),
         (Profile::Ietf, 255, Charset::Text),
         (Profile::Stripe, 255, Charset::Text),
+        (Profile::StripeV2, 255, Charset::Text),
+        (Profile::RepeatableRequests, 255, Charset::Visible),
+        (Profile::Aip155, 36, Charset::Visible),
+        (Profile::Paypal, 108, Charset::Visible),
+        (Profile::Square, 255, Charset::Text),
+        (Profile::Acp, 255, Charset::Text),
     ];
 
     for (profile, bytes_max, charset) in table {
@@ -228,6 +252,12 @@ fn outcomes_are_stored_as_their_profile_says() {
         (Profile::Middleware, "200 302 400 401 404 409 429 500 503"),
         (Profile::Ietf, "200 302 400 404 409 500"),
         (Profile::Stripe, "200 302 404 500 503"),
+        (Profile::StripeV2, "200"),
+        (Profile::RepeatableRequests, "200 302 400 404 409"),
+        (Profile::Aip155, "200"),
+        (Profile::Paypal, "200 302 400 404 409"),
+        (Profile::Square, "200"),
+        (Profile::Acp, "200 302 400 404 409"),
     ];
 
     for (profile, stored) in table {
@@ -252,7 +282,15 @@ fn duplicates_wait_or_not_as_their_profile_says() {
             | Profile::Formbridge008
             | Profile::Broker
             | Profile::Middleware => Duplicate::Wait(half_a_minute),
-            Profile::Guardian | Profile::Ietf | Profile::Stripe => Duplicate::Refuse,
+            Profile::Guardian
+            | Profile::Ietf
+            | Profile::Stripe
+            | Profile::StripeV2
+            | Profile::RepeatableRequests
+            | Profile::Aip155
+            | Profile::Paypal
+            | Profile::Square
+            | Profile::Acp => Duplicate::Refuse,
         };
         assert_eq!(profile.policy().duplicate, waits, "{profile}");
     }
@@ -285,6 +323,20 @@ fn replays_are_marked_as_their_profile_says() {
         ),
         (Profile::Ietf, "", ""),
         (Profile::Stripe, "idempotent-replayed", "idempotency-key"),
+        (Profile::StripeV2, "idempotent-replayed", "idempotency-key"),
+        (
+            Profile::RepeatableRequests,
+            "repeatability-result",
+            "repeatability-result",
+        ),
+        (Profile::Aip155, "", ""),
+        (Profile::Paypal, "", ""),
+        (Profile::Square, "", ""),
+        (
+            Profile::Acp,
+            "idempotent-replayed idempotency-key",
+            "idempotency-key",
+        ),
     ];
 
     for (profile, replay, first) in table {
@@ -332,7 +384,13 @@ fn the_rest_differs_as_the_profiles_say() {
             | Profile::Broker
             | Profile::Guardian
             | Profile::Ietf
-            | Profile::Stripe => None,
+            | Profile::Stripe
+            | Profile::StripeV2
+            | Profile::RepeatableRequests
+            | Profile::Aip155
+            | Profile::Paypal
+            | Profile::Square
+            | Profile::Acp => None,
         };
         assert_eq!(ttl, expected, "{profile}");
 
@@ -340,8 +398,12 @@ fn the_rest_differs_as_the_profiles_say() {
             Profile::Standard | Profile::Middleware | Profile::Ietf => Envelope::Problem,
             Profile::Formbridge | Profile::Formbridge008 => Envelope::OkError,
             Profile::Broker => Envelope::SuccessError,
-            Profile::Guardian => Envelope::CodeError,
-            Profile::Stripe => Envelope::TypeError,
+            Profile::Guardian | Profile::RepeatableRequests => Envelope::CodeError,
+            Profile::Stripe | Profile::StripeV2 => Envelope::TypeError,
+            Profile::Aip155 => Envelope::StatusError,
+            Profile::Paypal => Envelope::NamedError,
+            Profile::Square => Envelope::ErrorList,
+            Profile::Acp => Envelope::FlatError,
         };
         assert_eq!(policy.http.envelope, envelope, "{profile}");
 
@@ -358,7 +420,12 @@ fn the_default_numbers_are_those_of_the_requirements() {
         let policy = profile.policy();
 
         assert_eq!(policy.lease_for, Duration::from_secs(30), "{profile}");
-        assert_eq!(policy.keep_for, DAY, "{profile}");
+        let kept = match profile.name() {
+            "stripe-v2" => 30 * DAY,
+            "paypal" => 45 * DAY,
+            _ => DAY,
+        };
+        assert_eq!(policy.keep_for, kept, "{profile}");
         assert_eq!(policy.execution_max, Duration::from_secs(30), "{profile}");
         assert_eq!(policy.retry_after, Duration::from_secs(5), "{profile}");
         assert_eq!(policy.waiters_max, 10, "{profile}");
@@ -366,6 +433,43 @@ fn the_default_numbers_are_those_of_the_requirements() {
         assert_eq!(policy.limits.request_bytes_max, 1 << 20, "{profile}");
         assert_eq!(policy.limits.response_bytes_max, 1 << 20, "{profile}");
         assert_eq!(policy.on_lapse, OnLapse::Rerun, "{profile}");
+    }
+}
+
+/// Where a key is besides the usual header, and what of a request is compared.
+#[test]
+fn keys_and_payloads_of_other_contracts_are_where_these_say() {
+    for profile in Profile::ALL {
+        let policy = profile.policy();
+        let (http, fingerprint) = (&policy.http, &policy.fingerprint);
+        let shown = |places: &[Pointer]| places.iter().map(Pointer::to_string).collect::<String>();
+
+        let header = match profile.name() {
+            "repeatable-requests" => "repeatability-request-id",
+            "paypal" => "paypal-request-id",
+            _ => "idempotency-key",
+        };
+        let member = match profile.name() {
+            "aip-155" => "/request_id",
+            "square" => "/idempotency_key",
+            _ => "",
+        };
+        let time = http.key_time.as_ref().map(|rule| rule.from.to_string());
+        assert_eq!(http.key_header, header, "{profile}");
+        assert_eq!(shown(http.key_member.as_slice()), member, "{profile}");
+        assert_eq!(shown(&fingerprint.except), member, "{profile}");
+        assert_eq!(http.key_first == KeyFirst::Body, !member.is_empty());
+        assert_eq!(shown(&fingerprint.only), "", "{profile}");
+        assert_eq!(
+            time.as_deref(),
+            (header == "repeatability-request-id").then_some("header:repeatability-first-sent"),
+            "{profile}"
+        );
+        assert_eq!(
+            fingerprint.numbers == Numbers::Value,
+            profile == Profile::Acp,
+            "{profile}"
+        );
     }
 }
 

@@ -66,6 +66,10 @@ pub struct MethodName(pub Method);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header(pub HeaderName);
 
+/// The start of a path, like `/status`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StatusPath(pub String);
+
 /// A reason for a refusal, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ReasonName(pub Reason);
@@ -142,6 +146,28 @@ pub enum Body {
     Ignore,
 }
 
+/// Which of two keys counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum FirstIn {
+    /// The one in the header.
+    Header,
+    /// The one in the body.
+    Body,
+}
+
+/// How the numbers of a JSON body count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum NumbersAs {
+    /// By their digits: `1.0` is not `1`.
+    Digits,
+    /// By their exact value: `1.0` is `1`.
+    Value,
+}
+
 /// The body of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -157,6 +183,14 @@ pub enum ErrorBody {
     CodeError,
     /// `{"error":{type,message}}`.
     TypeError,
+    /// `{type,code,message}`, its type being the kind.
+    FlatError,
+    /// `{"errors":[{category,code,detail}]}`, its category being the kind.
+    ErrorList,
+    /// `{name,message,details:[{issue,description}]}`, its name being the kind, its issue the code.
+    NamedError,
+    /// `{"error":{code,message,status}}`: the HTTP status as code, the code as status.
+    StatusError,
 }
 
 impl FromStr for MethodName {
@@ -180,6 +214,26 @@ impl FromStr for Header {
         HeaderName::from_bytes(text.as_bytes())
             .map(Self)
             .map_err(|_| format!("`{text}` is not a header name: write one like x-request-id"))
+    }
+}
+
+impl FromStr for StatusPath {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let is_plain = |it: u8| it.is_ascii_alphanumeric() || matches!(it, b'/' | b'-' | b'_');
+        let fits = text.len() > 1
+            && text.starts_with('/')
+            && !text.ends_with('/')
+            && !text.contains("//")
+            && text.bytes().all(is_plain);
+        if fits {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(format!(
+                "`{text}` is not the start of a path: write it like /status"
+            ))
+        }
     }
 }
 
@@ -301,6 +355,7 @@ written_as_text! {
     Header: "header"
     MethodName: "method"
     ReasonName: "refusal"
+    StatusPath: "path"
 }
 
 #[cfg(feature = "schema")]

@@ -148,6 +148,18 @@ impl Operate for Line {
 /// Longer than any test: nothing but the calls themselves looks.
 const NEVER: Duration = Duration::from_secs(1_000_000);
 
+/// A secret of somebody else, as the store keeps it.
+fn foreign() -> Vec<u8> {
+    [b"S".as_slice(), &[9; SlotSecret::BYTES]].concat()
+}
+
+/// The server loses everything, and somebody else makes a secret there.
+async fn begin_anew(server: &Server) {
+    server.lose_everything();
+    let kept = server.memory().agree("slot-secret", &foreign()).await;
+    assert_eq!(kept.unwrap(), foreign());
+}
+
 /// An engine that looks at the agreement only when a call makes it.
 async fn unhurried(line: &Arc<Line>) -> Node {
     let builder = Engine::builder(Arc::clone(line));
@@ -180,7 +192,7 @@ async fn after_a_reconnect_nothing_runs_on_a_secret_that_is_not_the_stores() {
     let line = Line::to(&server);
     let old = unhurried(&line).await;
     let (policy, work) = (policy(), Work::new());
-    server.lose_everything();
+    begin_anew(&server).await;
     let new = unhurried(&Line::to(&server)).await;
     assert_eq!(ran(&new.once("key", &policy, &work).await), "run 1");
 
@@ -212,8 +224,7 @@ async fn without_a_reconnect_another_secret_is_noticed_within_a_second() {
         Work::new(),
     );
     ran(&old.once("before", &open, &work).await);
-    server.lose_everything();
-    let _new = unhurried(&Line::to(&server)).await;
+    begin_anew(&server).await;
 
     tokio::time::sleep(Duration::from_millis(1_001)).await;
 
@@ -232,7 +243,7 @@ async fn an_engine_serves_again_once_its_secret_is_back() {
     let kept = old.engine.store().operate().unwrap().agreed("slot-secret");
     let kept = kept.await.unwrap().unwrap();
     let (policy, work) = (policy(), Work::new());
-    server.lose_everything();
+    begin_anew(&server).await;
     let new = node_of(Engine::builder(Line::to(&server))).await;
     tokio::time::sleep(Duration::from_millis(1_001)).await;
     assert_eq!(
@@ -290,7 +301,8 @@ async fn an_engine_whose_secret_is_rotated_away_while_it_runs_serves_nobody() {
 async fn a_call_and_a_start_that_race_on_an_emptied_store_run_a_key_once() {
     let policy = policy();
     for round in 0..200 {
-        let server = Arc::default();
+        let server = Arc::<Server>::default();
+        begin_anew(&server).await;
         let line = Line::to(&server);
         let (old, work) = (unhurried(&line).await, Work::new());
         server.lose_everything();
@@ -308,4 +320,40 @@ async fn a_call_and_a_start_that_race_on_an_emptied_store_run_a_key_once() {
 
         assert_eq!(work.starts(), 1, "round {round}: {answers:?}");
     }
+}
+
+/// Nothing tells the running engine that the store was emptied: it looks once a second.
+#[tokio::test(start_paused = true)]
+async fn a_process_that_starts_on_an_emptied_store_takes_the_secret_of_one_that_runs() {
+    let server = Arc::default();
+    let old = node_of(Engine::builder(Line::to(&server))).await;
+    let (policy, work) = (policy(), Work::new());
+    for round in 0..20 {
+        tokio::time::sleep(Duration::from_millis(97)).await;
+        server.lose_everything();
+        let key = format!("key-{round}");
+
+        ran(&old.once(&key, &policy, &work).await);
+        let new = node_of(Engine::builder(Line::to(&server))).await;
+
+        replayed(&new.once(&key, &policy, &work).await);
+        assert!(old.engine.agrees() && new.engine.agrees(), "round {round}");
+        assert_eq!(work.starts(), round + 1);
+    }
+}
+
+/// It was stopped, or cut off, for longer than a new process waits for it.
+#[tokio::test(start_paused = true)]
+async fn an_engine_that_has_not_looked_for_a_while_runs_nothing_before_it_looks() {
+    let server = Arc::default();
+    let old = unhurried(&Line::to(&server)).await;
+    let (policy, work) = (policy(), Work::new());
+    server.lose_everything();
+    let new = unhurried(&Line::to(&server)).await;
+    assert_eq!(ran(&new.once("key", &policy, &work).await), "run 1");
+
+    let answer = old.once("key", &policy, &work).await;
+
+    assert_eq!(refused(&answer), Reason::StoreDown);
+    assert_eq!(work.starts(), 1);
 }

@@ -10,7 +10,7 @@ use onlyonce_core::{
     Verdict,
 };
 
-use crate::support::{Fault, Work, bed, eventually, node, policy, ran, refused, replayed};
+use crate::support::{Fault, Work, bed, eventually, node, policy, ran, refused, replayed, settle};
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_is_kept_from_when_it_was_stored_not_from_the_claim() {
@@ -452,4 +452,36 @@ async fn the_sweeper_ends_with_its_engine() {
     tokio::time::sleep(Duration::from_secs(700)).await;
 
     assert_eq!(store.inner.sweep(usize::MAX).await.unwrap(), 1);
+}
+
+/// The store takes nothing for so long that another process takes over. Then it is not the store that
+/// keeps the answer from the callers, but whoever runs it now: they wait for that.
+#[tokio::test(start_paused = true)]
+async fn who_comes_after_a_stalled_result_was_overtaken_waits_for_the_new_holder() {
+    let (store, first) = bed().await;
+    let second = node(&store).await;
+    let short = Policy {
+        lease_for: Duration::from_millis(200),
+        ..policy()
+    };
+    store.completions.fail_next([Fault::LostBefore; 9]);
+    store.renewals.fail_next([Fault::LostBefore; 1_000]);
+    let stalled = first.once("key", &short, &Work::new()).await;
+    assert_eq!(refused(&stalled), Reason::NotStored);
+    let other = Work::ending(|_| Response::new(StatusCode::OK, "the other's").into()).gated();
+    let long = Policy {
+        lease_for: Duration::from_secs(600),
+        ..policy()
+    };
+    let overtaking = second.start("key", &long, &other);
+    other.started().await;
+    eventually(|| store.completions.count() == 10).await;
+
+    let newcomer = first.start("key", &short, &Work::new());
+    settle().await;
+    assert!(!newcomer.is_finished());
+    other.open();
+
+    assert_eq!(ran(&overtaking.await.unwrap()), "the other's");
+    assert_eq!(replayed(&newcomer.await.unwrap()), "the other's");
 }

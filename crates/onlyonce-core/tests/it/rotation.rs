@@ -18,6 +18,7 @@ use crate::support::{
 mod giving_up;
 mod leaving;
 mod resolving;
+mod sharing;
 
 const OLD: u8 = 1;
 const NEW: u8 = 2;

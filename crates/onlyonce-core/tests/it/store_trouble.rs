@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use onlyonce_core::event::Verb;
 use onlyonce_core::policy::StoreDown;
-use onlyonce_core::{Answer, Event, OnLapse, Operate, Origin, Policy, Reason, StoreErrorKind};
+use onlyonce_core::{
+    Answer, Event, OnLapse, Operate, Origin, Outcome, Policy, Reason, StoreErrorKind,
+};
 
 use crate::support::{Fault, Work, bed, eventually, node, policy, ran, refused, replayed, settle};
 
@@ -132,7 +134,7 @@ async fn a_claim_whose_reply_was_lost_is_released_though_its_repetition_was_neve
 async fn a_release_that_fails_is_tried_again() {
     let (store, node) = bed().await;
     store.releases.fail_next([Fault::LostBefore; 4]);
-    let not_run = Work::ending(|_| onlyonce_core::Outcome::NotRun);
+    let not_run = Work::ending(|_| Outcome::NotRun);
     node.once("key", &policy(), &not_run).await;
 
     eventually(|| store.releases.count() == 5).await;
@@ -261,4 +263,32 @@ async fn a_marker_that_the_store_does_not_take_is_tried_again() {
         }
     ));
     assert_eq!((work.starts(), store.completions.count()), (1, 3));
+}
+
+/// Who never heard that it took over must not give the earlier attempt back with its own: that one may
+/// have happened, and `hold` runs nothing twice.
+#[tokio::test(start_paused = true)]
+async fn a_take_over_whose_reply_is_lost_forgets_no_earlier_attempt() {
+    let (store, node) = bed().await;
+    let rerun = Policy {
+        on_lapse: OnLapse::Rerun,
+        ..policy()
+    };
+    let hold = Policy {
+        on_lapse: OnLapse::Hold,
+        ..policy()
+    };
+    let doubtful = Work::ending(|_| Outcome::Unknown);
+    node.once("key", &rerun, &doubtful).await;
+    store.claims.fail_next([Fault::LostAfter; 3]);
+    let unheard = node.once("key", &rerun, &Work::new()).await;
+    assert_eq!(refused(&unheard), Reason::StoreDown);
+    eventually(|| store.releases.count() == 2).await;
+
+    let work = Work::new();
+    let answer = node.once("key", &hold, &work).await;
+
+    assert_eq!(refused(&answer), Reason::OutcomeUnknown);
+    assert_eq!((doubtful.starts(), work.starts()), (1, 0));
+    assert_eq!(ran(&node.once("key", &rerun, &work).await), "run 1");
 }

@@ -312,7 +312,7 @@ impl Work {
         eventually(|| self.starts() > 0).await;
     }
 
-    async fn run(self) -> Outcome {
+    pub(crate) async fn run(self) -> Outcome {
         let number = self.starts.fetch_add(1, Ordering::SeqCst) + 1;
         if let Some(gate) = &self.gate {
             let _pass = gate.acquire().await.unwrap();

@@ -110,6 +110,8 @@ impl Run<'_> {
 
 /// One worker, from its start to its end.
 pub(crate) struct Life {
+    /// When it had opened the store.
+    pub(crate) opened: Micros,
     /// When it ended in order.
     pub(crate) closed: Option<Micros>,
     /// When it was killed.

@@ -54,8 +54,10 @@ const NPM: Program = Program::new("npm", "npm");
 
 // Puts a gateway into a network of its own.
 const IP: Program = Program::new("ip", "iproute2");
+// Kills a process at one of its system calls.
+const STRACE: Program = Program::new("strace", "strace");
 
-const ALL: [Program; 24] = [
+const ALL: [Program; 25] = [
     REDIS_SERVER,
     REDIS_CLI,
     REDIS_SENTINEL,
@@ -80,6 +82,7 @@ const ALL: [Program; 24] = [
     NODE,
     NPM,
     IP,
+    STRACE,
 ];
 
 impl Program {

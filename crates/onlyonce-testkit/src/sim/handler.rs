@@ -53,12 +53,15 @@ impl Handler {
 
     fn start(&self, execution: &Execution) -> Running {
         let token = execution.lease().map(|lease| lease.token);
+        // In a rotation the handler is told of the attempts under the former secret, too; rules about
+        // a claim go by the claim's own.
+        let attempt = execution.lease().map_or(1, |lease| lease.attempt);
         let id = self.world.step(|state, now| {
             let id = state.ledger.runs.len();
             state.ledger.runs.push(Run {
                 call: self.call,
                 token,
-                attempt: execution.attempt(),
+                attempt,
                 started: now,
                 ended: None,
                 keep: self.work.keep.unwrap_or(state.ledger.calls[self.call].keep),
@@ -74,7 +77,7 @@ impl Handler {
                 run: short(id),
                 call: short(self.call),
                 token: token.as_ref().map(Short::of),
-                attempt: execution.attempt(),
+                attempt,
             };
             state.note(now, Some(self.process.id), started);
             id

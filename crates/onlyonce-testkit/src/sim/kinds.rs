@@ -125,12 +125,14 @@ impl Heard {
             Reason::ShuttingDown => Self::ShuttingDown,
             Reason::MissingKey
             | Reason::BadKey
+            | Reason::KeyOutOfTime
             | Reason::BadTtl
             | Reason::Unscoped
             | Reason::Unverified
             | Reason::RequestTooLarge
             | Reason::RequestUnreadable
             | Reason::TooManyRunning
+            | Reason::TooMuchBuffered
             | Reason::OverQuota
             | Reason::TooManyBadRequests
             | Reason::Panicked

@@ -151,6 +151,8 @@ impl Cell {
         let was_held = held.is_some();
         match (why, held) {
             (Release::Unknown, Some(held)) => held.doubt(now),
+            // Who never heard what it claimed does not make an earlier attempt forgotten.
+            (Release::NotRun, Some(held)) if held.attempt > 1 => held.doubt(now),
             (Release::NotRun, Some(_)) => self.close(now, Closing::NotRun),
             (Release::NotRun | Release::Unknown, None) => {}
         }

@@ -5,4 +5,5 @@ mod conformance;
 mod history;
 #[cfg(feature = "servers")]
 mod servers;
+mod settling;
 mod sim;

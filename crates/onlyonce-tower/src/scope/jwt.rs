@@ -131,6 +131,7 @@ impl JwtVerifier {
     pub(super) fn read<'a>(
         &self,
         claim: &str,
+        kind: Option<&str>,
         parts: &'a request::Parts,
         read: &mut Scoped<'a>,
     ) -> Result<(), Refusal> {
@@ -150,6 +151,7 @@ impl JwtVerifier {
         };
         let issuer = text("iss");
         read.actor = Some(claim.into());
+        read.kind = kind.and_then(text).map(str::to_owned);
         let known_issuer = issuer.unwrap_or_default();
         read.prove(&[b"jwt", known_issuer.as_bytes(), claim.as_bytes()]);
         read.part("verified issuer", issuer);

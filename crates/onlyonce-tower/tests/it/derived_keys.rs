@@ -330,7 +330,7 @@ async fn a_shared_failure_keeps_its_own_message() {
 }
 
 fn key_in_body(policy: &mut Policy) {
-    policy.http.key_member = Some("idempotencyKey".into());
+    policy.http.key_member = "idempotencyKey".parse().ok();
 }
 
 fn with_field(value: &str) -> Ask {

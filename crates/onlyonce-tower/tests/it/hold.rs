@@ -1,7 +1,7 @@
 //! `hold`: an operation that may have begun is not run again, whatever it was answered with.
 
 use onlyonce_core::policy::Fate;
-use onlyonce_core::{OnLapse, Profile, Release, State};
+use onlyonce_core::{OnLapse, Profile, Reason, Release, State};
 
 use crate::support::{App, Broken, PATH, numbered, post, uuid};
 
@@ -32,7 +32,9 @@ async fn under_hold_only_an_answer_from_before_the_work_gives_the_key_back() {
                 }
                 Fate::InDoubt => {
                     assert!(matches!(records[0].state, State::Unknown), "{what}");
-                    assert_eq!((retry.status, app.runs()), (409, 1), "{what}");
+                    let refusals = profile.policy().http.refusals;
+                    let told = refusals.row(Reason::OutcomeUnknown).status;
+                    assert_eq!((retry.status, app.runs()), (told, 1), "{what}");
                     assert!(retry.text().contains("operator"), "{what}");
                 }
             }

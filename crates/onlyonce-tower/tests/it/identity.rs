@@ -360,3 +360,26 @@ async fn an_operator_is_warned_where_callers_are_told_apart_by_an_unverified_hea
     let by_header = layer.scope([header("x-user", true)]);
     assert!(by_header.warnings().is_empty());
 }
+
+#[tokio::test]
+async fn the_actor_s_type_is_what_the_contract_says() {
+    for (rule, said, name) in [
+        ("service", "agent", "service:system:root"),
+        ("header:x-actor-type", "agent", "agent:system:root"),
+        ("header:x-actor-type", "robot", "user:system:root"),
+    ] {
+        let app = App::under(Profile::Standard)
+            .but(|policy| policy.http.actor_type = rule.parse().ok())
+            .open()
+            .await;
+        let request = post(PATH).key(uuid(1)).principal("system:root");
+
+        app.send(&request.header("x-actor-type", said)).await;
+
+        assert_eq!(
+            app.record().await.meta.actor.as_deref(),
+            Some(name),
+            "{rule}"
+        );
+    }
+}

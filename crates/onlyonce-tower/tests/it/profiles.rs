@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::support::Answer;
 
+mod bodies;
 mod conflicts;
 mod failures;
 mod keys;
@@ -15,6 +16,7 @@ mod running;
 mod scopes;
 mod stored;
 mod table;
+mod times;
 mod ttl;
 
 use self::table::CONTRACTS;
@@ -38,10 +40,14 @@ struct Contract {
     panics_stored: bool,
     /// The header that asks for another retention, and how many of its unit make a second.
     ttl: Option<(&'static str, u64)>,
+    /// How long an answer is kept.
+    kept_days: u32,
     route_in_scope: bool,
     /// Whether the segment after `intakes` addresses a record.
     intake_in_scope: bool,
     echoes_key_on_refusal: bool,
+    /// Whether `Repeatability-Result` says that a refusal is one, and that a running duplicate is not.
+    tells_result: bool,
     missing_key: Refused,
     bad_key: Refused,
     bad_ttl: Refused,
@@ -67,6 +73,10 @@ enum Envelope {
     SuccessError,
     CodeError,
     TypeError,
+    FlatError,
+    ErrorList,
+    NamedError,
+    StatusError,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -87,6 +97,8 @@ enum ReplayStatus {
 enum Mark {
     /// This header says `true`.
     Flag(&'static str),
+    /// This header says this.
+    Text(&'static str, &'static str),
     /// `Idempotency-Key` is the key as it was sent.
     Key,
     /// This header says when the record expires.
@@ -112,6 +124,8 @@ enum StoreDown {
 struct Refused {
     status: u16,
     code: &'static str,
+    /// The kind of error, in the shapes that have one.
+    kind: &'static str,
     retryable: bool,
     /// Seconds.
     retry_after: Option<u64>,
@@ -122,6 +136,7 @@ impl Refused {
         Self {
             status,
             code,
+            kind: "",
             retryable: false,
             retry_after: None,
         }
@@ -131,6 +146,7 @@ impl Refused {
         Self {
             status,
             code,
+            kind: "",
             retryable: true,
             retry_after: Some(5),
         }
@@ -140,9 +156,17 @@ impl Refused {
         Self {
             status,
             code,
+            kind: "",
             retryable: true,
             retry_after: Some(seconds),
         }
+    }
+}
+
+impl Refused {
+    const fn of(mut self, kind: &'static str) -> Self {
+        self.kind = kind;
+        self
     }
 }
 
@@ -156,6 +180,11 @@ impl Contract {
         if self.echoes_key_on_refusal {
             marks.remove("idempotency-key");
         }
+        if self.tells_result {
+            let is_running = expected.code == self.in_progress.code;
+            let told = if is_running { "accepted" } else { "rejected" };
+            assert_eq!(marks.remove("repeatability-result").as_deref(), Some(told));
+        }
         assert!(marks.is_empty(), "{profile}: {marks:?}");
     }
 
@@ -165,6 +194,7 @@ impl Contract {
         let Refused {
             status,
             code,
+            kind,
             retryable,
             retry_after,
         } = expected;
@@ -219,6 +249,28 @@ impl Contract {
                 let message = &body["error"]["message"];
                 let body = json!({"error": {"type": code, "message": message}});
                 ("application/json", message, body)
+            }
+            Envelope::FlatError => {
+                let message = &body["message"];
+                let body = json!({"type": kind, "code": code, "message": message});
+                ("application/json", message, body)
+            }
+            Envelope::ErrorList => {
+                let message = &body["errors"][0]["detail"];
+                let error = json!({"category": kind, "code": code, "detail": message});
+                ("application/json", message, json!({"errors": [error]}))
+            }
+            Envelope::NamedError => {
+                let message = &body["details"][0]["description"];
+                let details = json!([{"issue": code, "description": message}]);
+                assert!(body["message"].is_string(), "{profile}: {body}");
+                let body = json!({"name": kind, "message": body["message"], "details": details});
+                ("application/json", message, body)
+            }
+            Envelope::StatusError => {
+                let message = &body["error"]["message"];
+                let error = json!({"code": status, "message": message, "status": code});
+                ("application/json", message, json!({"error": error}))
             }
         };
         assert_eq!(answer.header("content-type"), Some(media_type), "{profile}");

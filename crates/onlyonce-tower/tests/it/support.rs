@@ -13,7 +13,8 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Request, Response};
 use onlyonce_core::operate::{Filter, Page};
 use onlyonce_core::{
-    Engine, Event, Execution, MemoryStore, Policy, Profile, Record, Release, SlotSecret, Store,
+    Clock, Engine, Event, Execution, MemoryStore, Policy, Profile, Record, Release, SlotSecret,
+    Store,
 };
 use onlyonce_tower::{Allowance, IdempotencyLayer, RequestBody, ScopePart};
 use tower::util::BoxCloneSyncService;
@@ -21,12 +22,14 @@ use tower::{Layer, ServiceBuilder, ServiceExt, service_fn};
 
 mod ask;
 mod bodies;
+mod carrier;
 mod gate;
 mod recorder;
 mod stores;
 
 pub(crate) use self::ask::{Answer, Ask, ask, post};
 pub(crate) use self::bodies::Frames;
+use self::carrier::Carrier;
 pub(crate) use self::gate::Gate;
 pub(crate) use self::recorder::Recorder;
 pub(crate) use self::stores::Faulty;
@@ -70,11 +73,14 @@ pub(crate) struct App {
     pub(crate) events: Arc<Recorder>,
     runs: Arc<AtomicUsize>,
     service: Served,
+    carrier: Carrier,
 }
 
 /// An app before it opens.
 pub(crate) struct Builder {
     policy: Policy,
+    clock: Option<Arc<dyn Clock>>,
+    is_timed: bool,
     scope: Option<Vec<ScopePart>>,
     route: Option<&'static str>,
     operation: Option<&'static str>,
@@ -111,6 +117,8 @@ impl App {
     pub(crate) fn with(policy: Policy) -> Builder {
         Builder {
             policy,
+            clock: None,
+            is_timed: true,
             scope: None,
             route: None,
             operation: None,
@@ -130,6 +138,7 @@ impl App {
             engine,
             events: Arc::default(),
             runs,
+            carrier: Carrier::default(),
             service: BoxCloneSyncService::new(ServiceExt::<Request<Body>>::map_err(
                 router,
                 Broken::from,
@@ -154,6 +163,7 @@ impl App {
 
     /// Sends any request.
     pub(crate) async fn call(&self, request: Request<Body>) -> Result<Answer, Broken> {
+        let request = self.carrier.carry(request);
         let response = self.service.clone().oneshot(request).await?;
         Ok(Answer::of(response).await)
     }
@@ -161,7 +171,8 @@ impl App {
     /// The response with its body still unread.
     pub(crate) async fn respond(&self, ask: &Ask) -> Response<Body> {
         let service = self.service.clone();
-        let response = service.oneshot(ask.request()).await;
+        let request = self.carrier.carry(ask.request());
+        let response = service.oneshot(request).await;
         response.expect("the inner service failed")
     }
 
@@ -212,6 +223,18 @@ impl Builder {
     /// Changes the rules.
     pub(crate) fn but(mut self, change: impl FnOnce(&mut Policy)) -> Self {
         change(&mut self.policy);
+        self
+    }
+
+    /// Reads the time here.
+    pub(crate) fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = Some(clock);
+        self
+    }
+
+    /// Adds no time to a request with a key.
+    pub(crate) fn untimed(mut self) -> Self {
+        self.is_timed = false;
         self
     }
 
@@ -295,12 +318,17 @@ impl Builder {
     pub(crate) async fn open(self) -> App {
         let events = Arc::new(Recorder::default());
         let subscriber = Arc::clone(&events);
-        let engine = Engine::builder(self.store)
+        let mut carrier = Carrier::of(&self.policy.http);
+        if !self.is_timed {
+            carrier.time = None;
+        }
+        let mut engine = Engine::builder(self.store)
             .secret(SlotSecret::from_bytes([7; SlotSecret::BYTES]))
-            .subscribe(subscriber)
-            .open()
-            .await
-            .expect("the engine opens");
+            .subscribe(subscriber);
+        if let Some(clock) = self.clock {
+            engine = engine.clock(clock);
+        }
+        let engine = engine.open().await.expect("the engine opens");
 
         let mut layer = IdempotencyLayer::new(engine.clone()).policy(self.policy);
         if let Some(parts) = self.scope {
@@ -341,6 +369,7 @@ impl Builder {
             events,
             runs,
             service,
+            carrier,
         }
     }
 }

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::policy::{BodyMarks, DeriveRule, Methods, StoredRule, TtlRule};
+use crate::policy::{BodyMarks, DeriveRule, KeyTime, KeyTimeRule, Methods, StoredRule, TtlRule};
 
 #[test]
 fn a_preset_is_its_file_over_its_base_and_its_whole_text_gives_it_again() {
@@ -120,6 +120,26 @@ fn what_is_wrong_is_told_with_its_line_and_what_would_be_right() {
         ),
         ("ttl_header = \"x-ttl\"", "line 1: "),
         (
+            "key_member = \"/a~b\"",
+            "is not a place in a JSON body: write ~ as ~0",
+        ),
+        (
+            "[fingerprint]\nexcept = [\"\"]",
+            "is not a place in a JSON body: write a JSON Pointer",
+        ),
+        (
+            "key_time = { from = \"date\", ahead_max = \"5m\" }",
+            "write uuid-v7 or header:NAME",
+        ),
+        (
+            "ttl = \"5m\"\nkey_time = { from = \"uuid-v7\", ahead_max = \"5m\" }",
+            "key_time.ahead_max: `ttl` must be longer",
+        ),
+        (
+            "base = \"middleware\"\nkey_time = { from = \"uuid-v7\", ahead_max = \"5m\" }",
+            "key_time: it cannot go with a `ttl_header`",
+        ),
+        (
             "ttl_header = { name = \"a\", unit = \"seconds\", min = \"2s\", max = \"1s\" }",
             "`max` is below `min`",
         ),
@@ -190,7 +210,16 @@ prop_compose! {
         } else {
             Methods::Only(vec![(Method::GET, KeyNeed::Required), (Method::PUT, KeyNeed::Optional)])
         };
-        policy.http.key_member = flags[0].then(|| "a \"quoted\" member".into());
+        policy.http.key_member = flags[0].then(|| "a \"quoted\" member".parse().unwrap());
+        policy.http.actor_type = flags[5].then(|| "jwt:kind".parse().unwrap());
+        policy.http.key_first = if flags[1] { KeyFirst::Body } else { KeyFirst::Header };
+        policy.http.key_time = (flags[3] && !flags[10]).then(|| KeyTimeRule {
+            from: if flags[4] { KeyTime::UuidV7 } else { KeyTime::Header(http::header::DATE) },
+            ahead_max: Duration::from_millis(millis / 2),
+        });
+        policy.fingerprint.only = vec!["/a~1b".parse().unwrap(); usize::from(flags[7])];
+        policy.fingerprint.except = vec!["/\"/0".parse().unwrap(); usize::from(flags[8])];
+        policy.fingerprint.numbers = if flags[9] { Numbers::Value } else { Numbers::Digits };
         policy.http.derive = flags[1].then(|| DeriveRule {
             context_field: "c".into(),
             data_field: "d".into(),

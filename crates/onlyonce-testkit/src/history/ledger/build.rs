@@ -7,6 +7,16 @@ use crate::history::clock::{Micros, micros};
 use crate::history::log::{Ask, CallId, Fault, Reply, Short, What};
 use crate::history::record::{History, Log};
 
+/// Whether each of the processes had the store for itself: no other was there before it was gone.
+fn follow_each_other(lives: &[Life]) -> bool {
+    let mut turns: Vec<_> = lives
+        .iter()
+        .map(|life| (life.opened, life.over()))
+        .collect();
+    turns.sort_unstable();
+    turns.windows(2).all(|turns| turns[0].1 <= turns[1].0)
+}
+
 impl<'h> Ledger<'h> {
     pub(crate) fn of(history: &'h History) -> Self {
         let mut ledger = Self::default();
@@ -20,9 +30,7 @@ impl<'h> Ledger<'h> {
         for log in history.logs.iter().filter(|log| log.worker().is_none()) {
             ledger.read_driver(log, &lives);
         }
-        let mut nodes = lives.keys().map(|(node, _)| node);
-        let first = nodes.next();
-        ledger.has_one_owner = nodes.all(|node| Some(node) == first);
+        ledger.has_one_owner = follow_each_other(&ledger.lives);
         ledger.place();
         ledger
     }
@@ -30,6 +38,7 @@ impl<'h> Ledger<'h> {
     fn read_worker(&mut self, number: usize, log: &'h Log) {
         let life = self.lives.len();
         self.lives.push(Life {
+            opened: log.entries.first().map_or(0, |entry| entry.at),
             closed: None,
             killed: None,
             troubles: Vec::new(),

@@ -121,10 +121,18 @@ impl<'h> Tenure<'h> {
         prolonged.chain(seen).max_by_key(|(until, _)| *until)
     }
 
-    /// Until when an unfinished record of it is kept at least.
+    /// Whether its record may have been gone at `at`, though nobody heard that it was finished: the
+    /// reply to its completion may have been lost, and what was stored is kept from then on.
     pub(crate) fn may_have_expired(&self, at: Micros) -> bool {
         let until = self.leased_until().map_or(0, |(until, _)| until);
-        at.saturating_add(SLACK) >= until.saturating_add(self.keep)
+        let is_past = |until: Micros| at.saturating_add(SLACK) >= until;
+        let unheard = |deed: &Deed<'_>| match deed.ask {
+            Ask::Complete { keep, .. } => {
+                deed.is_in_doubt() && is_past(deed.sent.us.saturating_add(micros(*keep)))
+            }
+            Ask::Claim { .. } | Ask::Renew | Ask::GiveBack | Ask::Doubt => false,
+        };
+        is_past(until.saturating_add(self.keep)) || self.deeds.iter().any(unheard)
     }
 
     pub(crate) fn finished(&self) -> Option<Finish> {

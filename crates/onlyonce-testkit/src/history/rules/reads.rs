@@ -101,7 +101,10 @@ fn gone<'l, 'h: 'l>(
             (Ask::GiveBack, (at, Reply::Over)) if at.us < read.sent.us => Some(at),
             (_, _) => None,
         });
-    if let Some(at) = released {
+    // What may have taken over is not emptied by that: the attempt before it stays in doubt.
+    let took_over = shown.granted().is_none_or(|grant| grant.attempt > 1);
+    let in_doubt = took_over && seen.state == SeenState::Pending(0);
+    if let Some(at) = released.filter(|_| !in_doubt) {
         let detail = format!("{:?} had been given back", seen.token);
         return broken(STALE, detail, &[at]);
     }

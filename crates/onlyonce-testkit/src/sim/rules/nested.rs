@@ -67,9 +67,10 @@ pub(super) fn completed(
 pub(super) fn released(ledger: &Ledger, outer: &Tenure, why: Release, now: Ms) -> Checked {
     let run = ledger.run_of(&outer.token).map(|id| &ledger.runs[id]);
     let true_words = match (why, run) {
+        // The store leaves it in doubt, whatever the word: the record after it is checked.
+        (Release::NotRun | Release::Unknown, _) if outer.attempt > 1 => true,
         (Release::NotRun, None) => true,
-        (Release::NotRun, Some(run)) => nothing_is_left(ledger, run, now) && outer.attempt == 1,
-        (Release::Unknown, _) if outer.attempt > 1 => true,
+        (Release::NotRun, Some(run)) => nothing_is_left(ledger, run, now),
         (Release::Unknown, _) => is_in_doubt(ledger, outer, now),
     };
     require(

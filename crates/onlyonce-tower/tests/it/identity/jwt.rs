@@ -71,6 +71,31 @@ async fn a_refreshed_token_replays() {
     }
 }
 
+/// `{type, id}` of log and audit; nobody makes a system of himself by his name.
+#[tokio::test]
+async fn the_actor_s_type_is_what_the_verified_claim_says() {
+    for (kind, name) in [
+        (json!("agent"), "agent:alice"),
+        (json!("robot"), "user:alice"),
+        (json!(7), "user:alice"),
+    ] {
+        let mut claims = alice(600);
+        claims["kind"] = kind;
+        let app = App::under(Profile::Standard)
+            .but(|policy| policy.http.actor_type = "jwt:kind".parse().ok())
+            .scope([ScopePart::Jwt("sub".into())])
+            .tokens(JwtVerifier::hs256(SECRET))
+            .open()
+            .await;
+
+        app.send(&post(PATH).key(uuid(1)).bearer(&hs256(&claims)))
+            .await;
+
+        let record = app.record().await;
+        assert_eq!(record.meta.actor.as_deref(), Some(name));
+    }
+}
+
 #[tokio::test]
 async fn rsa_and_ecdsa_tokens_are_verified_by_their_public_keys() {
     let rsa = EncodingKey::from_rsa_pem(RSA_PRIVATE).unwrap();

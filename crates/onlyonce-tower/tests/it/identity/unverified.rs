@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use onlyonce_core::{MemoryStore, OnLapse, Profile};
+use onlyonce_core::{MemoryStore, OnLapse, Profile, Reason};
 use serde_json::{Value, json};
 
 use super::runs_of;
@@ -40,6 +40,7 @@ fn assert_other_credential(profile: Profile, answer: &Answer) {
     // The sender of a refused request gets its own key back where the contract says so.
     if !profile.policy().http.refusal_marks.is_empty() {
         marks.remove("idempotency-key");
+        marks.remove("repeatability-result");
     }
     assert!(marks.is_empty(), "{profile}: {marks:?}");
 }
@@ -120,7 +121,11 @@ async fn another_credential_does_not_take_over_a_lapsed_or_unknown_outcome() {
             let retry = app.send(&own).await;
             match on_lapse {
                 OnLapse::Rerun => assert_eq!((retry.status, retry.run()), (200, 2)),
-                OnLapse::Hold => assert_eq!((retry.status, app.runs()), (409, 1)),
+                OnLapse::Hold => {
+                    let refusals = profile.policy().http.refusals;
+                    let told = refusals.row(Reason::OutcomeUnknown).status;
+                    assert_eq!((retry.status, app.runs()), (told, 1), "{profile}");
+                }
             }
         }
     }

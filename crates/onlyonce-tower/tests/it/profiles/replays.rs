@@ -15,6 +15,7 @@ fn marks(promised: &[Mark], key: &str, record: &Record) -> BTreeMap<&'static str
         .iter()
         .map(|mark| match mark {
             Mark::Flag(name) => (*name, "true".to_owned()),
+            Mark::Text(name, text) => (*name, (*text).to_owned()),
             Mark::Key => ("idempotency-key", key.to_owned()),
             Mark::Expires(name) => (*name, record.expires_at.to_string()),
             Mark::OriginalTime => ("x-original-request-time", record.created_at.to_string()),
@@ -92,7 +93,8 @@ async fn times_are_shown_in_utc_with_milliseconds_and_expiry_is_a_day_after_stor
         }
         let record = app.record().await;
         let completed_at = record.completed_at.unwrap().as_millis();
-        assert_eq!(record.expires_at.as_millis(), completed_at + DAY_MILLIS);
+        let kept = u64::from(contract.kept_days) * DAY_MILLIS;
+        assert_eq!(record.expires_at.as_millis(), completed_at + kept);
     }
 }
 

@@ -24,9 +24,11 @@ const STANDARD: Contract = Contract {
     not_stored: &[401, 407, 408, 425, 429, 503],
     panics_stored: true,
     ttl: None,
+    kept_days: 1,
     route_in_scope: false,
     intake_in_scope: false,
     echoes_key_on_refusal: false,
+    tells_result: false,
     missing_key: Refused::no(400, "missing-key"),
     bad_key: Refused::no(400, "bad-key"),
     bad_ttl: Refused::no(400, "bad-ttl"),
@@ -196,8 +198,166 @@ const STRIPE: Contract = Contract {
     ..STANDARD
 };
 
+/// What is no success in the tests.
+const FAILURES: &[u16] = &[
+    301, 302, 304, 400, 401, 403, 404, 407, 408, 409, 410, 422, 425, 429, 500, 501, 502, 503, 504,
+    507, 599,
+];
+const BEFORE_AND_5XX: &[u16] = &[401, 407, 408, 425, 429, 500, 501, 502, 503, 504, 507, 599];
+const UNSAFE: &[&str] = &["POST", "PUT", "PATCH", "DELETE", "CONNECT", "BREW"];
+
+/// As version 2 of Stripe's API does it.
+const STRIPE_V2: Contract = Contract {
+    profile: Profile::StripeV2,
+    covered: &["POST", "DELETE"],
+    kept_days: 30,
+    route_in_scope: true,
+    not_stored: FAILURES,
+    panics_stored: false,
+    ..STRIPE
+};
+
+/// OASIS Repeatable Requests, as Azure answers them.
+const REPEATABLE_REQUESTS: Contract = Contract {
+    profile: Profile::RepeatableRequests,
+    envelope: Envelope::CodeError,
+    covered: UNSAFE,
+    replay_marks: &[Mark::Text("repeatability-result", "accepted")],
+    first_marks: &[Mark::Text("repeatability-result", "accepted")],
+    tells_result: true,
+    not_stored: BEFORE_AND_5XX,
+    panics_stored: false,
+    bad_key: Refused::no(400, "InvalidRepeatabilityHeader"),
+    mismatch: OtherPayload::Refused(Refused::no(400, "RepeatabilityRequestIdReused")),
+    other_operation: Refused::no(400, "RepeatabilityRequestIdReused"),
+    waits: false,
+    in_progress: Refused::later(409, "RequestInProgress"),
+    too_many_waiters: Refused::later(409, "RequestInProgress"),
+    outcome_unknown: Refused::no(409, "OutcomeUnknown"),
+    store_down: StoreDown::Refused(Refused::later(503, "ServiceUnavailable")),
+    request_too_large: Refused::no(413, "RequestBodyTooLarge"),
+    response_too_large: Refused::no(507, "ResponseTooLarge"),
+    panicked: Refused::no(500, "InternalServerError"),
+    timed_out: Refused::later(504, "OperationTimedOut"),
+    ..STANDARD
+};
+
+/// Google's AIP-155.
+const AIP_155: Contract = Contract {
+    profile: Profile::Aip155,
+    envelope: Envelope::StatusError,
+    key_bytes_max: Some(36),
+    replay_marks: &[],
+    first_marks: &[],
+    route_in_scope: true,
+    not_stored: FAILURES,
+    panics_stored: false,
+    bad_key: Refused::no(400, "INVALID_ARGUMENT"),
+    mismatch: OtherPayload::Refused(Refused::no(400, "FAILED_PRECONDITION")),
+    other_operation: Refused::no(400, "FAILED_PRECONDITION"),
+    waits: false,
+    in_progress: Refused::later(409, "ABORTED"),
+    too_many_waiters: Refused::later(409, "ABORTED"),
+    outcome_unknown: Refused::no(500, "UNKNOWN"),
+    store_down: StoreDown::Refused(Refused::later(503, "UNAVAILABLE")),
+    request_too_large: Refused::no(413, "INVALID_ARGUMENT"),
+    response_too_large: Refused::no(507, "DATA_LOSS"),
+    panicked: Refused::no(500, "INTERNAL"),
+    timed_out: Refused::later(504, "DEADLINE_EXCEEDED"),
+    ..STANDARD
+};
+
+/// As PayPal does it.
+const PAYPAL: Contract = Contract {
+    profile: Profile::Paypal,
+    envelope: Envelope::NamedError,
+    covered: &["POST"],
+    key_bytes_max: Some(108),
+    kept_days: 45,
+    replay_marks: &[],
+    first_marks: &[],
+    not_stored: BEFORE_AND_5XX,
+    panics_stored: false,
+    bad_key: Refused::no(400, "PAYPAL_REQUEST_ID_INVALID").of("INVALID_REQUEST"),
+    mismatch: OtherPayload::Refused(
+        Refused::no(422, "PAYPAL_REQUEST_ID_PREVIOUSLY_USED").of("UNPROCESSABLE_ENTITY"),
+    ),
+    other_operation: Refused::no(422, "PAYPAL_REQUEST_ID_PREVIOUSLY_USED")
+        .of("UNPROCESSABLE_ENTITY"),
+    waits: false,
+    in_progress: Refused::later(409, "PREVIOUS_REQUEST_IN_PROGRESS").of("RESOURCE_CONFLICT"),
+    too_many_waiters: Refused::later(409, "PREVIOUS_REQUEST_IN_PROGRESS").of("RESOURCE_CONFLICT"),
+    outcome_unknown: Refused::no(409, "OUTCOME_UNKNOWN").of("RESOURCE_CONFLICT"),
+    store_down: StoreDown::Refused(
+        Refused::later(503, "STORE_UNAVAILABLE").of("SERVICE_UNAVAILABLE"),
+    ),
+    request_too_large: Refused::no(413, "REQUEST_TOO_LARGE").of("INVALID_REQUEST"),
+    response_too_large: Refused::no(507, "RESPONSE_TOO_LARGE").of("INTERNAL_SERVER_ERROR"),
+    panicked: Refused::no(500, "OPERATION_FAILED").of("INTERNAL_SERVER_ERROR"),
+    timed_out: Refused::later(504, "TIMED_OUT").of("SERVICE_UNAVAILABLE"),
+    ..STANDARD
+};
+
+/// As Square does it.
+const SQUARE: Contract = Contract {
+    profile: Profile::Square,
+    envelope: Envelope::ErrorList,
+    covered: &["POST", "PUT"],
+    charset: Charset::Text,
+    replay_marks: &[],
+    first_marks: &[],
+    not_stored: FAILURES,
+    panics_stored: false,
+    bad_key: Refused::no(400, "INVALID_VALUE").of("INVALID_REQUEST_ERROR"),
+    mismatch: OtherPayload::Refused(
+        Refused::no(400, "IDEMPOTENCY_KEY_REUSED").of("INVALID_REQUEST_ERROR"),
+    ),
+    other_operation: Refused::no(400, "IDEMPOTENCY_KEY_REUSED").of("INVALID_REQUEST_ERROR"),
+    waits: false,
+    in_progress: Refused::later(409, "CONFLICT").of("API_ERROR"),
+    too_many_waiters: Refused::later(409, "CONFLICT").of("API_ERROR"),
+    outcome_unknown: Refused::no(409, "OUTCOME_UNKNOWN").of("API_ERROR"),
+    store_down: StoreDown::Refused(Refused::later(503, "SERVICE_UNAVAILABLE").of("API_ERROR")),
+    request_too_large: Refused::no(413, "REQUEST_ENTITY_TOO_LARGE").of("INVALID_REQUEST_ERROR"),
+    response_too_large: Refused::no(507, "RESPONSE_TOO_LARGE").of("API_ERROR"),
+    panicked: Refused::no(500, "INTERNAL_SERVER_ERROR").of("API_ERROR"),
+    timed_out: Refused::later(504, "GATEWAY_TIMEOUT").of("API_ERROR"),
+    ..STANDARD
+};
+
+/// The Agentic Commerce Protocol.
+const ACP: Contract = Contract {
+    profile: Profile::Acp,
+    envelope: Envelope::FlatError,
+    covered: &["POST"],
+    key_required: &["POST"],
+    charset: Charset::Text,
+    replay_marks: &[IDEMPOTENT_REPLAYED, Mark::Key],
+    first_marks: &[Mark::Key],
+    echoes_key_on_refusal: true,
+    route_in_scope: true,
+    not_stored: BEFORE_AND_5XX,
+    panics_stored: false,
+    missing_key: Refused::no(400, "idempotency_key_required").of("invalid_request"),
+    bad_key: Refused::no(400, "idempotency_key_invalid").of("invalid_request"),
+    mismatch: OtherPayload::Refused(Refused::no(422, "idempotency_conflict").of("invalid_request")),
+    other_operation: Refused::no(422, "idempotency_conflict").of("invalid_request"),
+    waits: false,
+    in_progress: Refused::later(409, "idempotency_in_flight").of("invalid_request"),
+    too_many_waiters: Refused::later(409, "idempotency_in_flight").of("invalid_request"),
+    outcome_unknown: Refused::no(409, "outcome_unknown").of("processing_error"),
+    store_down: StoreDown::Refused(
+        Refused::later(503, "store_unavailable").of("service_unavailable"),
+    ),
+    request_too_large: Refused::no(413, "request_too_large").of("invalid_request"),
+    response_too_large: Refused::no(507, "response_too_large").of("processing_error"),
+    panicked: Refused::no(500, "operation_failed").of("processing_error"),
+    timed_out: Refused::later(504, "timed_out").of("processing_error"),
+    ..STANDARD
+};
+
 /// All of it, in the order of [`Profile::ALL`].
-pub(super) static CONTRACTS: [Contract; 8] = [
+pub(super) static CONTRACTS: [Contract; 14] = [
     STANDARD,
     FORMBRIDGE,
     FORMBRIDGE_008,
@@ -206,4 +366,10 @@ pub(super) static CONTRACTS: [Contract; 8] = [
     MIDDLEWARE,
     IETF,
     STRIPE,
+    STRIPE_V2,
+    REPEATABLE_REQUESTS,
+    AIP_155,
+    PAYPAL,
+    SQUARE,
+    ACP,
 ];

@@ -9,6 +9,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const TICK: Duration = Duration::from_millis(2);
 
+/// Or for as many days as a contract of its own says.
 #[tokio::test(start_paused = true)]
 async fn an_answer_is_kept_for_24_hours_from_when_it_was_stored() {
     for contract in &CONTRACTS {
@@ -22,7 +23,7 @@ async fn an_answer_is_kept_for_24_hours_from_when_it_was_stored() {
         let request = post(PATH).key(uuid(1));
         app.send(&request).await;
 
-        tokio::time::advance(DAY - TICK).await;
+        tokio::time::advance(contract.kept_days * DAY - TICK).await;
         assert_eq!(app.send(&request).await.run(), 1, "{}", contract.profile);
         tokio::time::advance(TICK).await;
         assert_eq!(app.send(&request).await.run(), 2, "{}", contract.profile);
@@ -40,7 +41,7 @@ async fn a_request_may_ask_for_another_time_where_the_profile_has_a_header_for_i
         let kept = match contract.ttl {
             Some((_, 1)) => 3600 * SECOND,
             Some(_) => 7200 * SECOND,
-            None => DAY,
+            None => contract.kept_days * DAY,
         };
         app.send(&request).await;
 

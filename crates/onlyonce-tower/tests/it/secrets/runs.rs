@@ -126,17 +126,22 @@ fn told(what: &'static str, app: App, refusals: impl IntoIterator<Item = Answer>
 }
 
 async fn replayed(profile: Profile) -> Told {
-    // Guardian takes only UUIDs; a weak one is reported.
+    // Guardian takes only UUIDs; a weak one is reported. AIP-155 takes nothing longer than one.
     let weak = "11111111-1111-4111-8111-111111111111";
     let request = match profile {
-        Profile::Guardian => request_with_key(weak),
+        Profile::Guardian | Profile::Aip155 => request_with_key(weak),
         Profile::Standard
         | Profile::Formbridge
         | Profile::Formbridge008
         | Profile::Broker
         | Profile::Middleware
         | Profile::Ietf
-        | Profile::Stripe => request(),
+        | Profile::Stripe
+        | Profile::StripeV2
+        | Profile::RepeatableRequests
+        | Profile::Paypal
+        | Profile::Square
+        | Profile::Acp => request(),
     };
     let app = app(profile).open().await;
     for _ in 0..2 {
@@ -165,7 +170,7 @@ async fn mismatched() -> Told {
 
 async fn bad_key() -> Told {
     let app = app(Profile::Standard)
-        .but(|policy| policy.http.key_member = Some("key".into()))
+        .but(|policy| policy.http.key_member = "key".parse().ok())
         .open()
         .await;
     let keys = [
@@ -233,7 +238,7 @@ async fn by_cookie_and_header() -> Told {
 
 async fn key_in_body() -> Told {
     let app = app(Profile::Standard)
-        .but(|policy| policy.http.key_member = Some("key".into()))
+        .but(|policy| policy.http.key_member = "key".parse().ok())
         .open()
         .await;
     let request = post("/orders").json(&format!(r#"{{"key":"{FIELD_KEY}"}}"#));

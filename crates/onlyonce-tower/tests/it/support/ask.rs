@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::bodies::BodyError;
 
-const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+pub(super) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// A request, as often as it takes.
 #[derive(Clone)]
@@ -124,11 +124,12 @@ pub(crate) struct Answer {
 }
 
 /// Every header by which some profile tells of a key or a replay.
-const MARKS: [&str; 7] = [
+const MARKS: [&str; 8] = [
     "idempotency-key",
     "idempotency-expires",
     "idempotent-replay",
     "idempotent-replayed",
+    "repeatability-result",
     "x-idempotent-expires",
     "x-idempotent-replayed",
     "x-original-request-time",

@@ -1,0 +1,141 @@
+//! Outcomes in doubt: which ones wait for an operator's decision, and how one is settled.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderValue, StatusCode, header::RETRY_AFTER};
+
+use super::{Filter, Operate, Page, Resolved, StateName};
+use crate::record::{OnLapse, Record, State};
+use crate::response::Response;
+use crate::slot::Slot;
+use crate::store::StoreError;
+
+/// Records that are read at a time.
+const PAGE_RECORDS: usize = 500;
+/// How long a slot that is about to be freed keeps its interim answer: should the process end between
+/// the two steps, the slot is free after this time.
+const INTERIM_KEEP: Duration = Duration::from_secs(2);
+
+/// Which outcomes in doubt are meant. Empty means all of them.
+#[derive(Clone, Debug, Default)]
+pub struct InDoubt {
+    /// Only of this route or job.
+    pub operation: Option<String>,
+    /// Only by this actor.
+    pub actor: Option<String>,
+    /// Only of this instance.
+    pub holder: Option<String>,
+    /// Only first claimed at least this long ago, by the store's clock.
+    pub age_min: Option<Duration>,
+    /// Only first claimed at most this long ago, by the store's clock.
+    pub age_max: Option<Duration>,
+}
+
+impl InDoubt {
+    /// Whether the outcome of `record` is in doubt, and is meant: it is unknown, or its holder is
+    /// gone and it must not run again. A lapsed record that may run again is not: the next request
+    /// decides it.
+    pub fn admits(&self, record: &Record) -> bool {
+        let is_in_doubt = match record.state {
+            State::Unknown => true,
+            State::Pending { .. } => record.is_lapsed() && record.on_lapse == OnLapse::Hold,
+            State::Done(_) | State::Failed(_) => false,
+        };
+        let is_of_holder = |holder: &String| **holder == *record.meta.holder;
+        let is_meant = self.holder.as_ref().is_none_or(is_of_holder);
+        is_in_doubt && is_meant && self.filter(None).admits(record)
+    }
+
+    fn filter(&self, state: Option<StateName>) -> Filter {
+        Filter {
+            state,
+            operation: self.operation.clone(),
+            actor: self.actor.clone(),
+            hint: None,
+            age_min: self.age_min,
+            age_max: self.age_max,
+        }
+    }
+}
+
+/// The outcomes in doubt that `meant` means, at most `records_max`, the oldest first.
+pub async fn in_doubt(
+    operate: &dyn Operate,
+    meant: &InDoubt,
+    records_max: usize,
+) -> Result<Vec<(Slot, Record)>, StoreError> {
+    let mut found = Vec::new();
+    for state in [StateName::Unknown, StateName::Lapsed] {
+        let filter = meant.filter(Some(state));
+        let mut after = None;
+        while found.len() < records_max {
+            let page = Page {
+                after,
+                records_max: PAGE_RECORDS,
+            };
+            let listed = operate.list(&filter, &page).await?;
+            let is_last = listed.len() < page.records_max;
+            after = listed.last().map(|(slot, _)| *slot);
+            found.extend(listed.into_iter().filter(|(_, it)| meant.admits(it)));
+            if is_last {
+                break;
+            }
+        }
+    }
+    found.truncate(records_max);
+    found.sort_by_key(|(slot, record)| (record.created_at.as_millis(), *slot));
+    Ok(found)
+}
+
+/// What an operator found out about an outcome in doubt.
+#[derive(Clone, Debug)]
+pub enum Settlement {
+    /// It happened: retries get this answer for so long.
+    Happened(Arc<Response>, Duration),
+    /// It did not happen: the next request with its key runs it.
+    DidNotHappen,
+}
+
+/// What became of a settlement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Settled {
+    /// It is settled.
+    Done,
+    /// Nothing was changed: it was not in doubt any more, or is gone.
+    Skipped,
+}
+
+/// Settles one outcome, if it is still in doubt.
+///
+/// A holder that was only slow can complete its record until it is settled. So a slot is not freed by
+/// forgetting it at once, which would drop such an answer: an interim answer ("try again") is stored
+/// first, which the store does only if the outcome is still in doubt, and which the holder cannot
+/// overwrite. A retry in between gets that one.
+pub async fn settle(
+    operate: &dyn Operate,
+    slot: &Slot,
+    settlement: &Settlement,
+) -> Result<Settled, StoreError> {
+    let (response, keep_for) = match settlement {
+        Settlement::Happened(response, keep_for) => (Arc::clone(response), *keep_for),
+        Settlement::DidNotHappen => (Arc::new(interim()), INTERIM_KEEP),
+    };
+    match operate.resolve(slot, &response, keep_for).await? {
+        Resolved::Found(_) | Resolved::Absent => return Ok(Settled::Skipped),
+        Resolved::Stored => {}
+    }
+    match settlement {
+        Settlement::Happened(..) => {}
+        Settlement::DidNotHappen => drop(operate.forget(slot).await?),
+    }
+    Ok(Settled::Done)
+}
+
+fn interim() -> Response {
+    let text = "an operator has just decided that this did not happen: retry with the same key";
+    let mut response = Response::new(StatusCode::SERVICE_UNAVAILABLE, text);
+    let soon = HeaderValue::from_static("1");
+    response.headers.insert(RETRY_AFTER, soon);
+    response
+}

@@ -1,0 +1,451 @@
+//! Steps of an execution: each runs once, also if the execution runs again.
+
+use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use http::StatusCode;
+use onlyonce_core::engine::job::RunError;
+use onlyonce_core::engine::step_of;
+use onlyonce_core::operate::{Filter, Page, Resolved};
+use onlyonce_core::{
+    Claim, Claimed, Completed, Engine, Execution, Lease, MemoryStore, OnLapse, Operate, Policy,
+    Release, Released, Renewed, Response, Slot, StepError, Store, StoreError, StoreErrorKind,
+    Token, async_trait,
+};
+use serde_json::json;
+
+const LEASE: Duration = Duration::from_secs(3);
+const KEEP: Duration = Duration::from_secs(600);
+
+/// The way of one process to the store: cut off when it dies.
+struct Cable {
+    store: Arc<MemoryStore>,
+    is_cut: AtomicBool,
+}
+
+impl Cable {
+    fn new(store: &Arc<MemoryStore>) -> Arc<Self> {
+        let store = Arc::clone(store);
+        let is_cut = AtomicBool::new(false);
+        Arc::new(Self { store, is_cut })
+    }
+
+    fn store(&self) -> Result<&MemoryStore, StoreError> {
+        if self.is_cut.load(Ordering::SeqCst) {
+            return Err(StoreError::new("cable", StoreErrorKind::Unavailable));
+        }
+        Ok(&self.store)
+    }
+}
+
+#[async_trait]
+impl Store for Cable {
+    async fn claim(&self, claim: &Claim) -> Result<Claimed, StoreError> {
+        self.store()?.claim(claim).await
+    }
+
+    async fn renew(&self, lease: &Lease, lease_for: Duration) -> Result<Renewed, StoreError> {
+        self.store()?.renew(lease, lease_for).await
+    }
+
+    async fn complete(
+        &self,
+        lease: &Lease,
+        response: &Arc<Response>,
+        keep_for: Duration,
+    ) -> Result<Completed, StoreError> {
+        self.store()?.complete(lease, response, keep_for).await
+    }
+
+    async fn release(&self, lease: &Lease, why: Release) -> Result<Released, StoreError> {
+        self.store()?.release(lease, why).await
+    }
+
+    async fn settled(
+        &self,
+        slot: &Slot,
+        seen: &Token,
+        at_most: Duration,
+    ) -> Result<(), StoreError> {
+        self.store()?.settled(slot, seen, at_most).await
+    }
+
+    fn operate(&self) -> Option<&dyn Operate> {
+        self.store.operate()
+    }
+}
+
+/// What rides do to the world, and where an attempt is to be cut off.
+#[derive(Default)]
+struct World {
+    effects: Mutex<Vec<&'static str>>,
+    /// Boundaries passed by the attempt that runs.
+    passed: AtomicUsize,
+    /// The boundary at which the attempt is never heard of again; none if it is the last number.
+    crash_at: AtomicUsize,
+}
+
+/// What a process dies at: never.
+const NEVER: usize = usize::MAX;
+
+impl World {
+    fn crashing_at(boundary: usize) -> Arc<Self> {
+        let world = Self::default();
+        world.crash_at.store(boundary, Ordering::SeqCst);
+        Arc::new(world)
+    }
+
+    /// Goes on, or never returns.
+    async fn boundary(&self) {
+        let here = self.passed.fetch_add(1, Ordering::SeqCst);
+        if here == self.crash_at.load(Ordering::SeqCst) {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    async fn effect(&self, what: &'static str) -> Result<String, String> {
+        self.boundary().await;
+        self.effects.lock().unwrap().push(what);
+        self.boundary().await;
+        Ok(format!("{what} done"))
+    }
+
+    fn effects(&self) -> Vec<&'static str> {
+        self.effects.lock().unwrap().clone()
+    }
+}
+
+async fn ride(execution: &Execution, world: &World, doubt: OnLapse) -> Result<String, String> {
+    world.boundary().await;
+    let reserve = execution.step("reserve", &700);
+    let hold = reserve.run(|| world.effect("reserve")).await?;
+    world.boundary().await;
+    let charge = execution.step("charge", &hold).on_lapse(doubt);
+    let charge = charge.run(|| world.effect("charge")).await?;
+    world.boundary().await;
+    let mail = execution.step("mail", &charge);
+    mail.run(|| world.effect("mail")).await?;
+    world.boundary().await;
+    Ok(charge)
+}
+
+/// Boundaries in a ride.
+const BOUNDARIES: usize = 10;
+
+async fn run(
+    engine: &Engine,
+    world: &Arc<World>,
+    doubt: OnLapse,
+) -> Result<String, RunError<String>> {
+    let job = engine.job("ride");
+    let rules = Policy {
+        lease_for: LEASE,
+        keep_for: KEEP,
+        ..job.rules().clone()
+    };
+    let world = Arc::clone(world);
+    let work = async move |execution: Execution| ride(&execution, &world, doubt).await;
+    let ran = job.policy(rules).run_with("ride-7", &700, work).await;
+    ran.map(|ran| ran.value)
+}
+
+/// Runs a ride in a process that dies where its world says.
+async fn die(store: &Arc<MemoryStore>, world: &Arc<World>, doubt: OnLapse) {
+    let cable = Cable::new(store);
+    let engine = Engine::open(Arc::clone(&cable)).await.unwrap();
+    let dying = Arc::clone(world);
+    let running = tokio::spawn(async move { run(&engine, &dying, doubt).await.map_err(drop) });
+    while world.passed.load(Ordering::SeqCst) <= world.crash_at.load(Ordering::SeqCst) {
+        tokio::task::yield_now().await;
+    }
+    cable.is_cut.store(true, Ordering::SeqCst);
+    running.abort();
+    world.crash_at.store(NEVER, Ordering::SeqCst);
+}
+
+/// Runs a ride in a process that lives, as often as a client would ask for it.
+async fn live(
+    store: &Arc<MemoryStore>,
+    world: &Arc<World>,
+    doubt: OnLapse,
+) -> Result<String, String> {
+    let engine = Engine::open(Arc::clone(store)).await.unwrap();
+    for _ in 0..20 {
+        match run(&engine, world, doubt).await {
+            Ok(value) => return Ok(value),
+            Err(RunError::Refused(_)) => tokio::time::sleep(LEASE).await,
+            Err(error) => return Err(error.to_string()),
+        }
+    }
+    panic!("it does not come to an end");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ride_cut_off_at_every_boundary_repeats_at_most_the_step_it_was_cut_off_in() {
+    for boundary in 0..BOUNDARIES {
+        let store = Arc::new(MemoryStore::new());
+        let world = World::crashing_at(boundary);
+
+        die(&store, &world, OnLapse::Rerun).await;
+        let value = live(&store, &world, OnLapse::Rerun).await;
+
+        assert_eq!(value.unwrap(), "charge done", "boundary {boundary}");
+        let effects = world.effects();
+        let wanted: &[&str] = match boundary {
+            2 => &["reserve", "reserve", "charge", "mail"],
+            5 => &["reserve", "charge", "charge", "mail"],
+            8 => &["reserve", "charge", "mail", "mail"],
+            _ => &["reserve", "charge", "mail"],
+        };
+        assert_eq!(effects, wanted, "boundary {boundary}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_held_step_is_never_run_twice_and_the_rest_goes_on_once_it_is_resolved() {
+    for boundary in 0..BOUNDARIES {
+        let store = Arc::new(MemoryStore::new());
+        let world = World::crashing_at(boundary);
+        die(&store, &world, OnLapse::Hold).await;
+
+        let mut ended = live(&store, &world, OnLapse::Hold).await;
+        let is_in_doubt = boundary == 4 || boundary == 5;
+        assert_eq!(
+            ended.is_err(),
+            is_in_doubt,
+            "boundary {boundary}: {ended:?}"
+        );
+        if is_in_doubt {
+            let said = ended.unwrap_err();
+            assert!(said.contains("step `charge` may have been run"), "{said}");
+            let slot = step(&store, "charge").await;
+            let found = Arc::new(Response::new(StatusCode::OK, "\"charge found\""));
+            let resolved = store.resolve(&slot, &found, LEASE * 100).await.unwrap();
+            assert!(matches!(resolved, Resolved::Stored), "{resolved:?}");
+            ended = live(&store, &world, OnLapse::Hold).await;
+        }
+
+        assert!(ended.unwrap().starts_with("charge "), "boundary {boundary}");
+        let charges = world.effects().iter().filter(|it| **it == "charge").count();
+        assert_eq!(charges, usize::from(boundary != 4), "boundary {boundary}");
+    }
+}
+
+/// The slot of the step of this name of the one ride there is.
+async fn step(store: &MemoryStore, name: &str) -> Slot {
+    let page = Page {
+        after: None,
+        records_max: 100,
+    };
+    let all = store.list(&Filter::default(), &page).await.unwrap();
+    let parent = all
+        .iter()
+        .find(|(_, it)| &*it.meta.operation == "ride")
+        .unwrap()
+        .0;
+    let found = all
+        .iter()
+        .find(|(slot, it)| step_of(&parent, slot, &it.meta.operation) == Some(name));
+    found.unwrap().0
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_steps_record_is_found_from_its_parent_and_lives_longer() {
+    let store = Arc::new(MemoryStore::new());
+    let world = World::crashing_at(NEVER);
+
+    live(&store, &world, OnLapse::Rerun).await.unwrap();
+
+    let page = Page {
+        after: None,
+        records_max: 100,
+    };
+    let all = store.list(&Filter::default(), &page).await.unwrap();
+    let (slot, parent) = all
+        .iter()
+        .find(|(_, it)| &*it.meta.operation == "ride")
+        .unwrap();
+    let steps = all.iter().filter_map(|(at, it)| {
+        let name = step_of(slot, at, &it.meta.operation)?;
+        assert!(it.keep_left >= parent.keep_left);
+        assert_eq!(it.meta.hint, parent.meta.hint);
+        Some(name)
+    });
+    let mut steps: Vec<_> = steps.collect();
+    steps.sort_unstable();
+    assert_eq!(steps, ["charge", "mail", "reserve"]);
+    assert_eq!(step_of(slot, slot, "ride"), None);
+    assert_ne!(slot.step("ab").step("c"), slot.step("a").step("bc"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_finished_step_outlives_every_attempt_that_may_need_it() {
+    let store = Arc::new(MemoryStore::new());
+    let world = World::default();
+    world.crash_at.store(3, Ordering::SeqCst);
+    let world = Arc::new(world);
+    die(&store, &world, OnLapse::Rerun).await;
+
+    // Again and again it is tried when its record is about to expire, and dies after the first step.
+    for _ in 0..3 {
+        tokio::time::sleep(KEEP - LEASE).await;
+        world.passed.store(0, Ordering::SeqCst);
+        // A step that replays passes none of its own boundaries.
+        world.crash_at.store(1, Ordering::SeqCst);
+        die(&store, &world, OnLapse::Rerun).await;
+    }
+    live(&store, &world, OnLapse::Rerun).await.unwrap();
+
+    assert_eq!(world.effects(), ["reserve", "charge", "mail"]);
+}
+
+/// Runs one execution of `work` under this key, and gives what it returns.
+async fn execute<W, F>(engine: &Engine, key: &str, work: W) -> Result<String, String>
+where
+    W: FnOnce(Execution) -> F + Send + 'static,
+    F: Future<Output = Result<String, String>> + Send + 'static,
+{
+    let ran = engine.job("steps").run_with(key, &0, work).await;
+    ran.map(|ran| ran.value).map_err(|error| error.to_string())
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_input_on_a_re_run_is_an_error_that_says_what_changed() {
+    let engine = Engine::open(MemoryStore::new()).await.unwrap();
+    let before = json!({"cents": 700, "to": "ada", "note": "x"});
+    let cases = [
+        (json!({"note": "x", "to": "ada", "cents": 700}), None),
+        (
+            json!({"cents": 900, "to": "ada", "note": "x"}),
+            Some("member `cents` has another value"),
+        ),
+        (
+            json!({"cents": 700, "to": "ada"}),
+            Some("member `note` is missing"),
+        ),
+        (
+            json!({"cents": 700, "to": "ada", "note": "x", "by": 1}),
+            Some("member `by` is new"),
+        ),
+        (json!(700), Some("its value is another one")),
+    ];
+    for (number, (after, changed)) in cases.into_iter().enumerate() {
+        let key = format!("key-{number}");
+        let input = before.clone();
+        let first = execute(&engine, &key, async move |execution: Execution| {
+            execution
+                .step("pay", &input)
+                .run(async || Ok::<_, String>(1))
+                .await?;
+            Err("fails after its step".to_owned())
+        });
+        first.await.unwrap_err();
+
+        let second = execute(&engine, &key, async move |execution: Execution| {
+            let paid = execution
+                .step("pay", &after)
+                .run(async || Ok::<_, String>(2))
+                .await?;
+            Ok(format!("paid {paid}"))
+        });
+        let second = second.await;
+
+        match changed {
+            None => assert_eq!(second.unwrap(), "paid 1"),
+            Some(what) => {
+                let said = second.unwrap_err();
+                assert!(said.contains("step `pay`") && said.contains(what), "{said}");
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_steps_of_one_name_in_one_execution_are_an_error() {
+    let engine = Engine::open(MemoryStore::new()).await.unwrap();
+
+    let told = execute(&engine, "key", async |execution: Execution| {
+        let one = execution
+            .step("mail", &1)
+            .run(async || Ok::<_, String>(1))
+            .await?;
+        let two = execution.clone();
+        let two = two.step("mail", &2).run(async || Ok::<_, String>(2)).await;
+        assert!(matches!(two, Err(StepError::Repeated { .. })), "{two:?}");
+        Ok(format!("{one}"))
+    });
+
+    assert_eq!(told.await.unwrap(), "1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_that_is_none_is_an_error() {
+    let engine = Engine::open(MemoryStore::new()).await.unwrap();
+
+    let told = execute(&engine, "key", async |execution: Execution| {
+        for name in ["", "a > b", "a b", "caf\u{e9}", &"a".repeat(101)] {
+            let step = execution
+                .step(name, &1)
+                .run(async || Ok::<_, String>(1))
+                .await;
+            assert!(matches!(step, Err(StepError::Name { .. })), "{step:?}");
+        }
+        Ok(String::new())
+    });
+
+    told.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_step_that_failed_runs_again_and_the_finished_ones_do_not() {
+    let engine = Engine::open(MemoryStore::new()).await.unwrap();
+    let runs = Arc::new([const { AtomicUsize::new(0) }; 2]);
+    let attempt = || {
+        let runs = Arc::clone(&runs);
+        execute(&engine, "key", async move |execution: Execution| {
+            let first = execution.step("first", &());
+            first
+                .run(async || Ok::<_, String>(runs[0].fetch_add(1, Ordering::SeqCst)))
+                .await?;
+            let second = execution.step("second", &());
+            let second = second.run(async || match runs[1].fetch_add(1, Ordering::SeqCst) {
+                0 => Err("no mail today".to_owned()),
+                run => Ok(format!("run {run}")),
+            });
+            Ok(second.await?)
+        })
+    };
+
+    let (one, two, three) = (attempt().await, attempt().await, attempt().await);
+
+    assert_eq!(one.unwrap_err(), "the job failed: no mail today");
+    assert_eq!(two.unwrap(), "run 1");
+    assert_eq!(three.unwrap(), "run 1");
+    assert_eq!(runs[0].load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn steps_need_no_place_of_their_own_and_end_with_an_engine_that_closes() {
+    let engine = Engine::builder(MemoryStore::new());
+    let engine = engine.running_max(NonZeroUsize::MIN).open().await.unwrap();
+    let closing = engine.clone();
+
+    let told = execute(&engine, "key", async move |execution: Execution| {
+        let one = execution
+            .step("one", &())
+            .run(async || Ok::<_, String>(1))
+            .await?;
+        let grace = Duration::from_secs(60);
+        tokio::spawn(async move { closing.shutdown(grace).await });
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let two = execution
+            .step("two", &())
+            .run(async || Ok::<_, String>(2))
+            .await?;
+        Ok(format!("{one} {two}"))
+    });
+
+    assert_eq!(told.await.unwrap(), "1 2");
+}

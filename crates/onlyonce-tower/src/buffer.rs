@@ -1,0 +1,71 @@
+//! A bound on the request bodies that are held in memory at a time. Each body has a bound of its own;
+//! without this one, memory follows how many clients send at once.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// How many bytes of request bodies layers may hold at a time. Clones count together.
+#[derive(Clone, Debug)]
+pub struct BufferLimit {
+    left: Arc<AtomicUsize>,
+}
+
+impl BufferLimit {
+    /// At most so many bytes.
+    pub fn new(bytes: usize) -> Self {
+        Self {
+            left: Arc::new(AtomicUsize::new(bytes)),
+        }
+    }
+
+    fn take(&self, bytes: usize) -> bool {
+        let take = |left: usize| left.checked_sub(bytes);
+        let (set, fetch) = (Ordering::AcqRel, Ordering::Acquire);
+        self.left.fetch_update(set, fetch, take).is_ok()
+    }
+}
+
+/// The room that one body has taken; given back when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Room {
+    limit: Option<BufferLimit>,
+    taken: usize,
+    is_short: bool,
+}
+
+impl Room {
+    /// Room for one body within `limit`, if there is one.
+    pub(crate) fn within(limit: Option<&BufferLimit>) -> Self {
+        Self {
+            limit: limit.cloned(),
+            taken: 0,
+            is_short: false,
+        }
+    }
+
+    /// Takes room for `bytes` more; false if there is none.
+    pub(crate) fn take(&mut self, bytes: usize) -> bool {
+        let Some(limit) = &self.limit else {
+            return true;
+        };
+        if limit.take(bytes) {
+            self.taken += bytes;
+        } else {
+            self.is_short = true;
+        }
+        !self.is_short
+    }
+
+    /// Whether there was no room for all of the body.
+    pub(crate) fn is_short(&self) -> bool {
+        self.is_short
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        if let Some(limit) = &self.limit {
+            limit.left.fetch_add(self.taken, Ordering::AcqRel);
+        }
+    }
+}
