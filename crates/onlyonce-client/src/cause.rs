@@ -123,6 +123,29 @@ impl Cause {
         }
     }
 
+    /// Whether the operation may be running at this moment, so that it is worth asking before it is sent
+    /// again.
+    pub(crate) const fn may_still_run(self) -> bool {
+        match self {
+            Self::InProgress | Self::Interrupted => true,
+            Self::Conflict
+            | Self::OutcomeUnknown
+            | Self::Expired
+            | Self::RequestTooLarge
+            | Self::ResponseTooLarge
+            | Self::StoreDown
+            | Self::NotRun
+            | Self::NotStored
+            | Self::Unavailable
+            | Self::Unauthorised
+            | Self::Rejected
+            | Self::Failed
+            | Self::FailedForGood
+            | Self::Unreachable
+            | Self::NotTheService => false,
+        }
+    }
+
     /// Whether the operation may have taken effect.
     pub const fn may_have_run(self) -> bool {
         match self {
@@ -157,12 +180,14 @@ impl From<Reason> for Cause {
             Reason::RequestTooLarge => Self::RequestTooLarge,
             Reason::Mismatch | Reason::OtherCredential => Self::Conflict,
             Reason::InProgress | Reason::TooManyWaiters => Self::InProgress,
-            Reason::OutcomeUnknown => Self::OutcomeUnknown,
+            // It was not run now; whether it was before, nobody keeps any more.
+            Reason::KeyOutOfTime | Reason::OutcomeUnknown => Self::OutcomeUnknown,
             Reason::TimedOut => Self::Interrupted,
             Reason::RequestUnreadable
             | Reason::NotRun
             | Reason::ShuttingDown
             | Reason::TooManyRunning
+            | Reason::TooMuchBuffered
             | Reason::OverQuota
             | Reason::TooManyBadRequests => Self::NotRun,
             Reason::NotStored => Self::NotStored,

@@ -12,6 +12,8 @@ pub struct Counts {
     pub attempts: u64,
     /// Of these, those that repeated an earlier one.
     pub retries: u64,
+    /// Status requests: what has become of a key whose answer was lost.
+    pub asked: u64,
     /// Operations that are done.
     pub succeeded: u64,
     /// Of these, those whose answer the service had kept from an earlier attempt.
@@ -32,6 +34,7 @@ impl Counts {
 pub(crate) struct Counters {
     pub(crate) attempts: AtomicU64,
     pub(crate) retries: AtomicU64,
+    pub(crate) asked: AtomicU64,
     pub(crate) succeeded: AtomicU64,
     pub(crate) replayed: AtomicU64,
     pub(crate) throttled: AtomicU64,
@@ -48,6 +51,7 @@ impl Counters {
         Counts {
             attempts: read(&self.attempts),
             retries: read(&self.retries),
+            asked: read(&self.asked),
             succeeded: read(&self.succeeded),
             replayed: read(&self.replayed),
             throttled: read(&self.throttled),

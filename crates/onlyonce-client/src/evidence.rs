@@ -17,7 +17,10 @@ use crate::reply::Reply;
 ///
 /// Whatever else is asked for, redirects are no answers (but for 307 and 308 within the service's
 /// origin, which are sent on), nor is 511, which networks say that want a sign-in. By default any other
-/// answer is the service's, unless it is a web page that the operation did not ask for with `Accept`.
+/// answer is the service's, unless it is a web page that the operation did not ask for with `Accept`, or
+/// a success of a media type that the operation's `Accept` rules out. A 202 says that the operation was
+/// taken, not that it is done: it is sent again under its key until the answer is another one, or is
+/// marked as the one that the service keeps.
 /// A service that can be told by more should be: over plain http, anybody can answer anything else.
 ///
 /// ```
@@ -34,6 +37,7 @@ use crate::reply::Reply;
 pub struct Evidence {
     allows_pages: bool,
     see_other_is_done: bool,
+    accepted_is_done: bool,
     media_types: Option<Vec<String>>,
     header: Option<HeaderName>,
     check: Option<Arc<Check>>,
@@ -54,6 +58,14 @@ impl Evidence {
     #[must_use]
     pub fn see_other(mut self) -> Self {
         self.see_other_is_done = true;
+        self
+    }
+
+    /// The same for a service whose 202 Accepted is all that it will ever answer: it is done for the
+    /// caller once the service has taken it.
+    #[must_use]
+    pub fn accepted(mut self) -> Self {
+        self.accepted_is_done = true;
         self
     }
 
@@ -86,7 +98,11 @@ impl Evidence {
     /// Whether an answer of the service says that the operation is done.
     pub(crate) fn is_done(&self, reply: &Reply) -> bool {
         let is_see_other = reply.status == StatusCode::SEE_OTHER && self.see_other_is_done;
-        is_see_other || (reply.status.is_success() && !reply.says_in_progress())
+        // What the service keeps as its answer will not become another one.
+        let is_taken_only =
+            reply.status == StatusCode::ACCEPTED && !self.accepted_is_done && !reply.is_replayed();
+        let is_success = reply.status.is_success() && !reply.says_in_progress();
+        is_see_other || (is_success && !is_taken_only)
     }
 
     /// Why an answer is not the service's; nothing if it is.
@@ -125,6 +141,10 @@ impl Evidence {
                 return Some("a web page, which was not asked for".to_owned());
             }
         }
+        if reply.status.is_success() && self.media_types.is_none() && is_ruled_out(operation, reply)
+        {
+            return Some("a body of a media type that was not asked for".to_owned());
+        }
         if let Some(types) = &self.media_types
             && !reply.body.is_empty()
             && !is_one_of(types, reply)
@@ -149,6 +169,7 @@ impl fmt::Debug for Evidence {
         f.debug_struct("Evidence")
             .field("allows_pages", &self.allows_pages)
             .field("see_other_is_done", &self.see_other_is_done)
+            .field("accepted_is_done", &self.accepted_is_done)
             .field("media_types", &self.media_types)
             .field("header", &self.header)
             .field("has_check", &self.check.is_some())
@@ -192,6 +213,33 @@ fn asks_for_pages(operation: &Operation) -> bool {
         let accept = accept.to_str().unwrap_or_default().to_ascii_lowercase();
         accept.contains("text/html") || accept.contains("application/xhtml+xml")
     })
+}
+
+/// Whether the operation's `Accept` names media types, and that of the body is none of them. JSON under
+/// any of its names is JSON.
+fn is_ruled_out(operation: &Operation, reply: &Reply) -> bool {
+    let Some(accept) = operation.headers().get(ACCEPT) else {
+        return false;
+    };
+    let Some(found) = media_type(reply).filter(|it| !it.is_empty() && !reply.body.is_empty())
+    else {
+        return false;
+    };
+    let accept = accept.to_str().unwrap_or("*/*").to_ascii_lowercase();
+    let mut ranges = accept.split(',').map(|range| {
+        let essence = range.split(';').next().unwrap_or_default();
+        essence.trim().to_owned()
+    });
+    !ranges.any(|range| is_in_range(&range, &found))
+}
+
+fn is_in_range(range: &str, found: &str) -> bool {
+    let is_json = |it: &str| it == "application/json" || it.ends_with("+json");
+    match range.strip_suffix("/*") {
+        Some("*") => true,
+        Some(kind) => found.split('/').next() == Some(kind),
+        None => range == found || (is_json(range) && is_json(found)),
+    }
 }
 
 fn is_one_of(types: &[String], reply: &Reply) -> bool {

@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod ask;
 mod cause;
 mod counters;
 mod evidence;
@@ -19,8 +20,8 @@ pub use keys::{Keys, job_key, workflow_key};
 pub use onlyonce_core::Key;
 pub use operation::{BODY_BYTES_MAX, Operation, OperationError};
 pub use queue::{
-    Edited, Enqueued, FailedOperation, Group, GroupId, GroupStatus, OperationId, Queue, QueueError,
-    QueueOptions, Stats, Status,
+    AttemptOutcome, Attempted, Edited, Enqueued, Entries, Entry, FailedOperation, Group, GroupId,
+    GroupStatus, OperationId, Queue, QueueError, QueueOptions, State, Stats, Status,
 };
 pub use reply::Reply;
 pub use retry::Retry;

@@ -16,7 +16,8 @@ pub const BODY_BYTES_MAX: usize = 1024 * 1024;
 /// All headers of an operation together, in bytes.
 const HEADER_BYTES_MAX: usize = 64 * 1024;
 
-/// One request to a service. It holds no credential: it may wait on disk for days, so the
+/// One request to a service. It holds no credential, unless it is given one with
+/// [`credential`](Self::credential): it may wait on disk for days, so the
 /// [`Sender`](crate::Sender) adds what proves the caller when it is sent.
 ///
 /// ```
@@ -45,6 +46,9 @@ pub enum OperationError {
         /// What is wrong.
         why: String,
     },
+    /// Not a path at which keys are asked about.
+    #[error("the status path is not valid: write it like /status")]
+    StatusPath,
     /// A header that cannot be sent.
     #[error("the header {name} is not valid: use visible characters")]
     Header {
@@ -53,7 +57,7 @@ pub enum OperationError {
     },
     /// A credential, which must not lie on disk.
     #[error(
-        "{what} is a credential and does not belong into an operation, which is kept on disk: give it to the sender with Sender::sign_with"
+        "{what} is a credential and does not belong into an operation, which is kept on disk: give it to the sender with Sender::sign_with, or keep it all the same with Operation::credential"
     )]
     Credential {
         /// Where it is.
@@ -121,11 +125,22 @@ impl Operation {
     }
 
     /// The same with this header, instead of another of its name.
-    pub fn header(mut self, name: HeaderName, value: &str) -> Result<Self, OperationError> {
-        if [AUTHORIZATION, PROXY_AUTHORIZATION, COOKIE].contains(&name) {
+    pub fn header(self, name: HeaderName, value: &str) -> Result<Self, OperationError> {
+        if is_credential(&name) {
             let what = format!("the header {name}");
             return Err(OperationError::Credential { what });
         }
+        self.with(name, value)
+    }
+
+    /// The same with a header that proves who is calling. It lies on disk with the operation until
+    /// that is done, readable by the queue's owner; the [`Sender`](crate::Sender) can renew it with each
+    /// attempt, and this cannot. For programs that end before the operation is sent.
+    pub fn credential(self, name: HeaderName, value: &str) -> Result<Self, OperationError> {
+        self.with(name, value)
+    }
+
+    fn with(mut self, name: HeaderName, value: &str) -> Result<Self, OperationError> {
         let bad = || OperationError::Header {
             name: name.to_string(),
         };
@@ -133,7 +148,8 @@ impl Operation {
         if name == HOST || name == crate::sender::IDEMPOTENCY_KEY {
             return Err(bad());
         }
-        let value = HeaderValue::from_str(value).map_err(|_| bad())?;
+        let mut value = HeaderValue::from_str(value).map_err(|_| bad())?;
+        value.set_sensitive(is_credential(&name));
         self.headers.insert(name, value);
         let bytes = self.headers.iter();
         let bytes = bytes.map(|(name, value)| name.as_str().len() + value.len());
@@ -149,6 +165,10 @@ impl Operation {
         body: Bytes,
     ) -> Result<Self, OperationError> {
         let plain = Self::new(method, url)?;
+        let mut headers = headers;
+        for (name, value) in &mut headers {
+            value.set_sensitive(is_credential(name));
+        }
         Ok(Self {
             headers,
             body,
@@ -206,6 +226,10 @@ impl fmt::Debug for Operation {
         let (path, bytes) = (self.url.path(), self.body.len());
         write!(f, "{} {host}{path} ({bytes} bytes)", self.method)
     }
+}
+
+fn is_credential(name: &HeaderName) -> bool {
+    [AUTHORIZATION, PROXY_AUTHORIZATION, COOKIE].contains(name)
 }
 
 fn bad_url(why: impl Into<String>) -> OperationError {

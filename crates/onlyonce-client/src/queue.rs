@@ -2,6 +2,7 @@
 //! there until they are done or have failed for good.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -11,7 +12,8 @@ use onlyonce_core::Key;
 use sqlx::{Connection as _, Sqlite, SqliteConnection, Transaction};
 use tokio::sync::watch;
 
-use self::folder::Folder;
+use self::attempted::Observer;
+use self::folder::{Access, Folder};
 use self::intake::Intake;
 use crate::cause::Cause;
 use crate::keys::Keys;
@@ -19,8 +21,11 @@ use crate::operation::Operation;
 use crate::retry::Retry;
 use crate::sender::Sender;
 
+mod attempted;
 mod deliver;
+mod elsewhere;
 mod enqueue;
+mod entries;
 mod error;
 mod folder;
 mod group;
@@ -28,7 +33,10 @@ mod intake;
 mod manage;
 mod outcome;
 mod rows;
+mod settle;
 
+pub use self::attempted::{AttemptOutcome, Attempted};
+pub use self::entries::{Entries, Entry, State};
 pub use self::error::QueueError;
 pub use self::group::{Group, GroupId, GroupStatus};
 
@@ -58,6 +66,8 @@ struct Shared {
     delivering: tokio::sync::Mutex<()>,
     /// What is to be queued, and waits for the database.
     intake: Intake,
+    /// Gets to know what came of each attempt.
+    observer: Observer,
     folder: Folder,
 }
 
@@ -105,6 +115,24 @@ impl Default for QueueOptions {
 /// Names an operation of a queue. It is not the operation's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OperationId(i64);
+
+impl OperationId {
+    /// The operation of this number: see [`number`](Self::number).
+    pub const fn from_number(number: i64) -> Self {
+        Self(number)
+    }
+
+    /// Its number in its queue, which stays the same and is never another operation's.
+    pub const fn number(self) -> i64 {
+        self.0
+    }
+}
+
+impl fmt::Display for OperationId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
 
 /// What became of a wish to enqueue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -202,12 +230,39 @@ impl Queue {
         sender: Sender,
         options: QueueOptions,
     ) -> Result<Self, QueueError> {
-        let folder = Folder::open(folder.as_ref()).await?;
+        let folder = Folder::open(folder.as_ref(), Access::Alone).await?;
         let mut database = folder.connect().await?;
         // Pauses counted on the clock of a process that is gone.
         sqlx::query("UPDATE operations SET due_at = 0 WHERE state = 'waiting' AND due_at <> 0")
             .execute(&mut database)
             .await?;
+        Ok(Self::on(folder, database, sender, options))
+    }
+
+    /// Opens a queue that several processes share: each can put operations in, look at them and change
+    /// them, and one at a time can send ([`run`](Self::run), [`drain`](Self::drain) and
+    /// [`send_due`](Self::send_due) of the others fail with [`QueueError::Sending`]). A process that dies
+    /// gives up its rights with its life.
+    ///
+    /// Pauses between attempts outlast the process that began them, so they go by the machine's date.
+    /// An operation that is edited or discarded while another process is sending it is not waited for:
+    /// `may_have_run` says so.
+    pub async fn open_shared(
+        folder: impl AsRef<Path>,
+        sender: Sender,
+        options: QueueOptions,
+    ) -> Result<Self, QueueError> {
+        let folder = Folder::open(folder.as_ref(), Access::Shared).await?;
+        let database = folder.connect().await?;
+        Ok(Self::on(folder, database, sender, options))
+    }
+
+    fn on(
+        folder: Folder,
+        database: SqliteConnection,
+        sender: Sender,
+        options: QueueOptions,
+    ) -> Self {
         let keys = Keys::new(
             Arc::clone(sender.own_clock()),
             Arc::clone(sender.own_entropy()),
@@ -217,7 +272,7 @@ impl Queue {
             backoff_max: options.backoff_max,
             ..sender.own_retry().clone()
         };
-        Ok(Self {
+        Self {
             shared: Arc::new(Shared {
                 sender,
                 options,
@@ -228,9 +283,15 @@ impl Queue {
                 changed: watch::Sender::new(()),
                 delivering: tokio::sync::Mutex::default(),
                 intake: Intake::default(),
+                observer: Observer::default(),
                 folder,
             }),
-        })
+        }
+    }
+
+    /// Tells `observer` what came of each attempt, once that is on disk.
+    pub fn observe(&self, observer: impl Fn(&Attempted) + Send + Sync + 'static) {
+        self.shared.observer.set(observer);
     }
 
     /// The database, once this operation is not being sent: nor will it be, as long as the
@@ -255,8 +316,11 @@ impl Queue {
         self.shared.folder.check()
     }
 
-    /// The time, for what ends with this process.
+    /// The time, for what ends with this process, or with the last of those that share the folder.
     fn now(&self) -> i64 {
+        if self.shared.folder.is_shared() {
+            return self.wall();
+        }
         millis(self.shared.sender.own_clock().now())
     }
 

@@ -111,6 +111,7 @@ impl Reply {
             return Cause::InProgress;
         }
         match (self.status.as_u16(), said.retryable) {
+            (202, _) => Cause::InProgress,
             (401 | 407, _) => Cause::Unauthorised,
             (413, _) => Cause::RequestTooLarge,
             (409, _) if asks_to_wait => Cause::InProgress,
@@ -140,21 +141,32 @@ struct Said {
 }
 
 impl Said {
-    /// Reads the envelopes there are: problem+json, and an `error` object with a code or a type.
+    /// Reads the envelopes there are: problem+json, and an `error` object, a list of `errors` or a
+    /// bare object with a code, a type, a status or details with an issue.
     fn read(reply: &Reply) -> Self {
         let Some(body) = reply.json() else {
             return Self::default();
         };
-        let error = match body.get("error") {
+        let first = |name: &str| body.get(name).and_then(|list| list.get(0));
+        let error = match body.get("error").or_else(|| first("errors")) {
             Some(error @ Value::Object(_)) => error,
             _ => &body,
         };
         let text = |name: &str| error.get(name).and_then(Value::as_str).map(str::to_owned);
         let number = |name: &str| error.get(name).and_then(Value::as_u64);
-        let codes = [text("code"), text("type")].into_iter().flatten();
+        let detailed = |name: &str| first("details")?.get(name)?.as_str().map(str::to_owned);
+        let codes = [
+            text("code"),
+            text("type"),
+            text("status"),
+            detailed("issue"),
+        ];
+        let codes = codes.into_iter().flatten();
         Self {
             codes: codes.map(|code| bare(&code).to_owned()).collect(),
-            message: text("message").or_else(|| text("detail")),
+            message: detailed("description")
+                .or_else(|| text("message"))
+                .or_else(|| text("detail")),
             retryable: error.get("retryable").and_then(Value::as_bool),
             retry_after: number("retryAfterMs")
                 .map(Duration::from_millis)
@@ -277,7 +289,7 @@ impl Spoken {
 
 /// `Retry-After`, in seconds or as a date. A date counts from the service's own `Date`, so that it
 /// does not matter how wrong our clock is.
-fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
+pub(crate) fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     if let Ok(seconds) = text.parse() {
         return Some(Duration::from_secs(seconds));

@@ -9,10 +9,11 @@ use onlyonce_core::{Clock, Entropy, Key, OsEntropy, SystemClock};
 use tokio::time::{sleep, timeout};
 use tower::retry::budget::{Budget as _, TpsBudget};
 
+use crate::ask::StatusPath;
 use crate::cause::{Cause, Failure};
 use crate::counters::{Counters, Counts, add};
 use crate::evidence::Evidence;
-use crate::operation::Operation;
+use crate::operation::{Operation, OperationError};
 use crate::redirect::{REDIRECTS_MAX, same_request_elsewhere};
 use crate::reply::Reply;
 use crate::retry::Retry;
@@ -51,6 +52,7 @@ pub struct Sender {
     transport: Arc<dyn Transport>,
     evidence: Evidence,
     retry: Retry,
+    status_path: Option<StatusPath>,
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy>,
     sign: Arc<Sign>,
@@ -79,6 +81,7 @@ impl Sender {
             transport: Arc::new(transport),
             evidence: Evidence::default(),
             retry: Retry::default(),
+            status_path: None,
             clock: Arc::new(SystemClock::new()),
             entropy: Arc::new(OsEntropy::new()),
             sign: Arc::new(|_: &mut HeaderMap| {}),
@@ -103,6 +106,15 @@ impl Sender {
     pub fn evidence(mut self, evidence: Evidence) -> Self {
         self.evidence = evidence;
         self
+    }
+
+    /// The same for a service that says what has become of a key: `path` is the `status_path` of its
+    /// profile, such as `/status`. After a lost answer the service is asked before the operation is sent
+    /// again. One that does not answer as the contract says is not believed: the operation is sent again
+    /// as without this setting.
+    pub fn status_path(mut self, path: &str) -> Result<Self, OperationError> {
+        self.status_path = Some(StatusPath::new(path)?);
+        Ok(self)
     }
 
     /// The same, with another bound on the retries of all operations together: `per_second`, and
@@ -152,9 +164,15 @@ impl Sender {
     pub async fn send(&self, operation: &Operation, key: &Key) -> Result<Sent, Failure> {
         let started = self.clock.now();
         let (mut attempts, mut failures) = (0u32, 0u32);
+        let mut is_open = false;
         self.budget.deposit();
         loop {
-            let failure = match self.attempt(operation, key).await {
+            let attempted = if is_open {
+                self.attempt_again(operation, key).await
+            } else {
+                self.attempt(operation, key).await
+            };
+            let failure = match attempted {
                 Ok(sent) => {
                     let attempts = attempts + 1;
                     return Ok(Sent { attempts, ..sent });
@@ -163,6 +181,7 @@ impl Sender {
             };
             attempts += 1;
             failures += u32::from(failure.cause != Cause::InProgress);
+            is_open = failure.cause.may_still_run();
             let failure = Failure {
                 attempts,
                 ..failure
@@ -241,6 +260,18 @@ impl Sender {
         })
     }
 
+    pub(crate) fn own_transport(&self) -> &dyn Transport {
+        &*self.transport
+    }
+
+    pub(crate) fn own_status_path(&self) -> Option<&StatusPath> {
+        self.status_path.as_ref()
+    }
+
+    pub(crate) fn own_counters(&self) -> &Counters {
+        &self.counters
+    }
+
     pub(crate) fn own_clock(&self) -> &Arc<dyn Clock> {
         &self.clock
     }
@@ -257,7 +288,16 @@ impl Sender {
         add(&self.counters.retries);
     }
 
-    fn request(&self, operation: &Operation, key: &Key) -> Result<Request<bytes::Bytes>, Failure> {
+    pub(crate) fn count_failure(&self, cause: Cause) {
+        self.counters.failed(cause);
+    }
+
+    /// The operation under its key, signed.
+    pub(crate) fn request(
+        &self,
+        operation: &Operation,
+        key: &Key,
+    ) -> Result<Request<bytes::Bytes>, Failure> {
         let unsendable = |what: &str| {
             let detail = format!("{what} cannot be sent over HTTP");
             Failure::new(Cause::Rejected, detail)

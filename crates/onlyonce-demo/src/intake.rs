@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::{MatchedPath, Path, Request, State};
+use axum::extract::{MatchedPath, OriginalUri, Path, Request, State};
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, patch, post};
-use onlyonce::policy::Duplicate;
+use onlyonce::policy::{Duplicate, KeyNeed};
 use onlyonce::{Engine, IdempotencyLayer, Policy, Profile};
 use onlyonce_observe::BreakerState;
 use onlyonce_observe::Observed;
@@ -99,10 +99,14 @@ fn of_intake(desk: Desk, engine: &Engine, mut policy: Policy) -> Router {
     if let Some(execution_timeout_ms) = rules.execution_timeout_ms {
         policy.execution_max = Duration::from_millis(execution_timeout_ms);
     }
-    let layer = IdempotencyLayer::new(engine.clone())
-        .policy(policy)
-        .label(id.as_str());
-    let once = |operation: &'static str, handler: MethodRouter<Desk>| {
+    // What changes nothing needs no key; under one it is answered once, as everything is.
+    let mut looks = policy.clone();
+    looks.http.methods = looks.http.methods.all_need(KeyNeed::Optional);
+    let [layer, optional] = [policy, looks].map(|policy| {
+        let layer = IdempotencyLayer::new(engine.clone());
+        layer.policy(policy).label(id.as_str())
+    });
+    let under = |layer: &IdempotencyLayer, operation: &'static str, handler: MethodRouter<Desk>| {
         let handler = handler.layer(from_fn_with_state(envelope, word));
         if desk.definition.idempotency.enabled {
             handler.layer(layer.clone().operation(operation))
@@ -110,25 +114,27 @@ fn of_intake(desk: Desk, engine: &Engine, mut policy: Policy) -> Router {
             handler
         }
     };
+    let once = |operation, handler| under(&layer, operation, handler);
+    let asked = |handler| under(&optional, "validate", handler);
     let changing = Router::new()
         .route(&at("submissions"), once("create", post(handlers::create)))
         .route(&at("submit"), once("submit", post(handlers::submit_whole)))
         .route(
-            "/api/submissions/{submission}/fields",
+            &at("submissions/{submission}/fields"),
             once("setFields", patch(handlers::set_fields)),
         )
         .route(
-            "/api/submissions/{submission}/submit",
+            &at("submissions/{submission}/submit"),
             once("submit", post(handlers::submit)),
+        )
+        .route(&at("validate"), asked(post(handlers::validate_fields)))
+        .route(
+            &at("submissions/{submission}/validate"),
+            asked(post(handlers::validate)),
         );
     let looking = Router::new()
-        .route(&at("validate"), post(handlers::validate_fields))
-        .route("/api/submissions/{submission}", get(handlers::show))
-        .route(
-            "/api/submissions/{submission}/validate",
-            post(handlers::validate),
-        )
-        .route("/api/submissions/{submission}/events", get(events::list))
+        .route(&at("submissions/{submission}"), get(handlers::show))
+        .route(&at("submissions/{submission}/events"), get(events::list))
         .layer(from_fn_with_state(envelope, word));
     changing.merge(looking).with_state(desk)
 }
@@ -153,7 +159,7 @@ async fn by_submission(
     }
     match intakes.db.all::<(String,)>(SELECT, &[(&id).into()]).await {
         Ok(found) => match found.first() {
-            Some((intake,)) => intakes.answer(intake, request).await,
+            Some((intake,)) => intakes.answer_about(intake, request).await,
             None => no_submission().into_response(),
         },
         Err(error) => Fault::from(error).into_response(),
@@ -161,6 +167,19 @@ async fn by_submission(
 }
 
 impl Intakes {
+    /// Answers a request about a submission as one to its intake: a key is the intake's, whichever of
+    /// its paths it is sent to (D0 §2.2).
+    async fn answer_about(&self, intake: &str, mut request: Request) -> Response {
+        let target = request.uri().path_and_query().map_or("/", |it| it.as_str());
+        let within = target.strip_prefix("/api/").unwrap_or_default();
+        let Ok(target) = format!("/api/intakes/{intake}/{within}").parse() else {
+            return no_submission().into_response();
+        };
+        *request.uri_mut() = target;
+        request.extensions_mut().remove::<OriginalUri>();
+        self.answer(intake, request).await
+    }
+
     async fn answer(&self, intake: &str, mut request: Request) -> Response {
         let Some(router) = self.routers.get(intake) else {
             return Fault::not_found(format!("there is no intake `{intake}`")).into_response();

@@ -10,6 +10,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
+use onlyonce::core::engine::Builder;
 use onlyonce::tower::KnownHosts;
 use onlyonce::{Engine, Policy, Profile, StoreError};
 use onlyonce_observe::audit::AuditSettings;
@@ -126,6 +127,16 @@ pub struct Demo {
     deliveries: JoinHandle<()>,
 }
 
+/// On a database of their own the services keep their name over a restart, and so tell of the ends of
+/// what they stored before it.
+fn named(engine: Builder, options: &Options) -> Builder {
+    if options.database.starts_with("sqlite") {
+        engine.instance("onlyonce-demo")
+    } else {
+        engine
+    }
+}
+
 impl Demo {
     /// Opens the database and serves on `listener`.
     pub async fn start(options: &Options, listener: TcpListener) -> Result<Self, StartError> {
@@ -138,10 +149,11 @@ impl Demo {
         let outbox = Outbox::new(ids.clone());
         let recorder = Recorder::start(db.clone(), ids.clone(), options.audit_keep);
         let setup = Setup::new(db.backend(), db.store())
+            .url(&options.database)
             .audit(options.audit.clone().map(AuditSettings::at))
             .subscribe(Arc::new(recorder.clone()))
             .subscribe(Arc::new(OwnLog));
-        let observed = setup.open(|engine| engine).await?;
+        let observed = setup.open(|engine| named(engine, options)).await?;
         let engine = &observed.engine;
         let tokens = Tokens::agree(&*db.store(), ids.clone()).await?;
 

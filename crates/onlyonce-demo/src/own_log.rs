@@ -41,12 +41,20 @@ impl Subscriber for OwnLog {
                 "Duplicate submission detected - returning stored response for idempotency key: \
                  {key}"
             ),
-            (Service::Sync(operation_type), Event::Replayed { original_at, .. }) => tracing::info!(
+            (
+                Service::Sync(operation_type),
+                Event::Replayed {
+                    status,
+                    original_at,
+                    ..
+                },
+            ) => tracing::info!(
                 target: "onlyonce_demo",
                 event = "idempotency_cache_hit",
                 idempotency_key = %key,
                 user_id = actor["id"].as_str(),
                 operation_type,
+                cached_status = status,
                 cached_at = %original_at,
             ),
             (

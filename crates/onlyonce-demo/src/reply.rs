@@ -140,6 +140,18 @@ impl Fault {
                 "error": {"code": code.to_ascii_uppercase(), "message": message},
             }),
             Envelope::TypeError => json!({"error": {"type": code, "message": message}}),
+            Envelope::FlatError => json!({"type": code, "code": code, "message": message}),
+            Envelope::ErrorList => json!({
+                "errors": [{"category": code, "code": code, "detail": message}],
+            }),
+            Envelope::NamedError => json!({
+                "name": code,
+                "message": message,
+                "details": [{"issue": code, "description": message}],
+            }),
+            Envelope::StatusError => json!({
+                "error": {"code": self.status.as_u16(), "message": message, "status": code},
+            }),
         };
         if let Some(details) = self.details {
             let place = if body["error"].is_object() {

@@ -1,8 +1,9 @@
 //! The operators' side: health, records, what happens now. On loopback it trusts whoever reaches
 //! it, except for web pages; anywhere else it asks for a bearer token.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::Router;
 use axum::extract::State;
@@ -12,29 +13,49 @@ use axum::routing::{get, post};
 use http::StatusCode;
 use onlyonce_core::{Engine, Operate};
 use onlyonce_observe::{Observed, Observers};
+use onlyonce_tower::observe::Observing;
 
 use self::guard::Guard;
+pub(crate) use self::health::Settings;
+use self::now::History;
 use self::problem::Problem;
 use crate::audit::Trail;
 use crate::config::Config;
+use crate::upstream::Healths;
 
 mod audit;
+mod callers;
+mod console;
+mod doubt;
 mod events;
 mod extract;
 mod guard;
+mod health;
 mod metrics;
+mod now;
+mod observed;
 mod openapi;
+mod operator;
 mod problem;
 mod records;
 mod serve;
 mod top;
+mod upstreams;
 mod view;
 
 pub use self::audit::{AuditPage, PurgedView};
+pub use self::callers::CallersView;
+pub use self::doubt::SettledView;
+pub use self::health::{
+    HealthView, RouteView, SecretView, SettingsView, StoreHealthView, WarningView,
+};
+pub use self::now::{NowView, SampleView, StoreOperationView, TotalsView};
+pub use self::observed::{ExampleView, ObservedRouteView, ObservedView, SeenView};
 pub use self::records::{RecordsPage, StatsView};
 pub(crate) use self::serve::{AdminPatience, serve};
 pub use self::top::TopView;
-pub use self::view::{HeaderView, RecordView, ResponseView};
+pub use self::upstreams::{FailureView, UpstreamView, UpstreamsView};
+pub use self::view::{HeaderView, RecordView, ResponseView, StepView};
 
 /// What the handlers share.
 #[derive(Clone)]
@@ -45,6 +66,18 @@ pub(crate) struct Admin {
     /// Where entries are kept, if they are.
     trail: Option<Arc<Trail>>,
     guard: Guard,
+    /// The upstreams, where there are some.
+    healths: Option<Healths>,
+    /// Whether it is ready only while its upstreams can be reached.
+    needs_upstreams: bool,
+    history: Arc<History>,
+    /// What was seen where nothing is enforced.
+    observing: Observing,
+    /// Whether some request meets a contract that holds, so that it needs the store.
+    enforces: Arc<AtomicBool>,
+    /// For what it knows of the store's breaker.
+    observed: Observed,
+    settings: Settings,
 }
 
 impl Admin {
@@ -54,14 +87,36 @@ impl Admin {
         config: &Config,
         bound: SocketAddr,
         token: Option<&str>,
+        settings: Settings,
     ) -> Self {
+        let history = History::start(&observed.engine, observed.observers.metrics());
         Self {
-            engine: observed.engine,
+            history,
+            engine: observed.engine.clone(),
             sizes: Arc::default(),
             trail: observed.observers.trail().map(Arc::new),
-            observers: observed.observers,
+            observers: observed.observers.clone(),
             guard: Guard::new(bound, config.admin_hosts.as_deref(), token),
+            healths: None,
+            needs_upstreams: config.ready_upstreams.unwrap_or(false),
+            observing: Observing::new(),
+            enforces: Arc::new(AtomicBool::new(true)),
+            observed,
+            settings,
         }
+    }
+
+    /// The same of a gateway that counts here what it sees, and says whether it enforces anything.
+    pub(crate) fn observing(mut self, observing: &Observing, enforces: &Arc<AtomicBool>) -> Self {
+        self.observing = observing.clone();
+        self.enforces = Arc::clone(enforces);
+        self
+    }
+
+    /// The same of a gateway in front of these upstreams.
+    pub(crate) fn in_front_of(mut self, healths: Healths) -> Self {
+        self.healths = Some(healths);
+        self
     }
 
     /// The routes of the admin address.
@@ -69,6 +124,8 @@ impl Admin {
         let guarded = Router::new()
             .route("/api/v1/records", get(records::list))
             .route("/api/v1/records/find", post(records::find))
+            .route("/api/v1/records/in-doubt", get(doubt::list))
+            .route("/api/v1/records/settle", post(doubt::settle_many))
             .route(
                 "/api/v1/records/{slot}",
                 get(records::show).delete(records::forget),
@@ -79,6 +136,11 @@ impl Admin {
             .route("/api/v1/sweep", post(records::sweep))
             .route("/api/v1/events", get(events::stream))
             .route("/api/v1/top", get(top::top))
+            .route("/api/v1/now", get(now::now))
+            .route("/api/v1/callers", get(callers::callers))
+            .route("/api/v1/upstreams", get(upstreams::list))
+            .route("/api/v1/observed", get(observed::observed))
+            .route("/api/v1/health", get(health::health))
             .route("/api/v1/audit", get(audit::tail))
             .route("/api/v1/audit/purge", post(audit::purge))
             .route("/metrics", get(metrics::page))
@@ -86,7 +148,7 @@ impl Admin {
                 self.clone(),
                 guard::with_token,
             ));
-        Router::new()
+        let api = Router::new()
             .route("/healthz", get(async || "ok\n"))
             .route("/readyz", get(ready))
             .route("/api/v1/openapi.json", get(openapi::document))
@@ -98,6 +160,8 @@ impl Admin {
                 let why = "this path does not take this method; see /api/v1/openapi.json";
                 Problem::new(StatusCode::METHOD_NOT_ALLOWED, why)
             })
+            .layer(middleware::from_fn(guard::as_json));
+        api.merge(console::router(&self))
             .layer(middleware::from_fn_with_state(
                 self.clone(),
                 guard::admitted,
@@ -115,19 +179,48 @@ impl Admin {
     }
 }
 
+fn unavailable(why: String) -> Option<Problem> {
+    Some(Problem::new(StatusCode::SERVICE_UNAVAILABLE, why))
+}
+
+/// Who sent a request, as far as the connection says.
+#[derive(Clone, Copy)]
+pub(super) struct Peer(IpAddr);
+
 /// Ready means that the store answers, and that its slot secret is still ours: else keyed requests
-/// are refused.
+/// are refused. Neither matters where everything is only observed. If the settings say so, also that
+/// every upstream can be connected to.
 async fn ready(State(admin): State<Admin>) -> Response {
-    if !admin.engine.agrees() {
-        let why = "another slot secret is in force in the store, so keyed requests are refused: \
-                   restart this gateway to use it";
-        return Problem::new(StatusCode::SERVICE_UNAVAILABLE, why).into_response();
-    }
-    match admin.engine.store().operate() {
+    match admin.not_ready().await {
         None => "ready\n".into_response(),
-        Some(operate) => match operate.ping().await {
-            Ok(()) => "ready\n".into_response(),
-            Err(error) => Problem::from(error).into_response(),
-        },
+        Some(problem) => problem.into_response(),
+    }
+}
+
+impl Admin {
+    async fn not_ready(&self) -> Option<Problem> {
+        if let Some(problem) = self.store_not_ready().await {
+            return Some(problem);
+        }
+        let healths = self.healths.as_ref().filter(|_| self.needs_upstreams)?;
+        let unreachable = healths.unreachable().await;
+        if unreachable.is_empty() {
+            return None;
+        }
+        let names = unreachable.join(", ");
+        unavailable(format!("no connection can be made to the upstream {names}"))
+    }
+
+    async fn store_not_ready(&self) -> Option<Problem> {
+        if !self.enforces.load(Ordering::Relaxed) {
+            return None;
+        }
+        if !self.engine.agrees() {
+            let why = "another slot secret is in force in the store, so keyed requests are \
+                       refused: restart this gateway to use it";
+            return unavailable(why.to_owned());
+        }
+        let operate = self.engine.store().operate()?;
+        operate.ping().await.err().map(Problem::from)
     }
 }

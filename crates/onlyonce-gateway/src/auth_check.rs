@@ -27,8 +27,9 @@ const NOT_SENT: [HeaderName; 8] = [
 /// The same for every header that begins like this: conditions, what speaks of the body, keys.
 const NOT_SENT_STARTS: [&str; 4] = ["content-", "idempotency-", "if-", "x-idempotency-"];
 
-/// Whether a header of a request goes with its check.
-fn is_sent(name: &HeaderName) -> bool {
+/// Whether a header of a request goes with another request in its caller's name, if it is not the
+/// one with the key.
+pub(crate) fn is_sent(name: &HeaderName) -> bool {
     let mut starts = NOT_SENT_STARTS.iter();
     !NOT_SENT.contains(name) && !starts.any(|start| name.as_str().starts_with(start))
 }
@@ -37,14 +38,17 @@ fn is_sent(name: &HeaderName) -> bool {
 pub(crate) struct AuthCheck {
     method: Method,
     target: Uri,
+    /// The header that the key is sent in: the check must not look like a retry.
+    key_header: HeaderName,
     upstream: Upstream,
 }
 
 impl AuthCheck {
-    pub(crate) fn new(ask: &Ask, upstream: Upstream) -> Self {
+    pub(crate) fn new(ask: &Ask, key_header: &HeaderName, upstream: Upstream) -> Self {
         Self {
             method: ask.method.clone(),
             target: ask.target.clone().into(),
+            key_header: key_header.clone(),
             upstream,
         }
     }
@@ -54,6 +58,7 @@ impl AuthCheck {
         Self {
             method: self.method.clone(),
             target: self.target.clone(),
+            key_header: self.key_header.clone(),
             upstream: upstream.clone(),
         }
     }
@@ -64,13 +69,18 @@ impl AuthCheck {
         *check.method_mut() = self.method.clone();
         *check.uri_mut() = self.target.clone();
         // Line by line: `extend` would keep only the last of several.
-        for (name, value) in of.headers().iter().filter(|(name, _)| is_sent(name)) {
+        for (name, value) in of.headers().iter().filter(|(name, _)| self.is_sent(name)) {
             check.headers_mut().append(name, value.clone());
         }
         if let Some(peer) = of.extensions().get::<Peer>() {
             check.extensions_mut().insert(peer.clone());
         }
         check
+    }
+
+    /// Whether a header of a request goes with its check.
+    fn is_sent(&self, name: &HeaderName) -> bool {
+        *name != self.key_header && is_sent(name)
     }
 
     /// The replay if the upstream is content with its caller, else what the upstream says.

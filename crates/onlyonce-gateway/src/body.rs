@@ -11,6 +11,7 @@ use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::Full;
+use http_body_util::combinators::UnsyncBoxBody;
 use hyper::body::Incoming;
 use onlyonce_tower::{Linger, ResponseBody};
 use serde_json::json;
@@ -172,6 +173,8 @@ pub(crate) enum GatewayBody {
     Passed(AnswerBody),
     /// The gateway's own words.
     Own(Full<Bytes>),
+    /// A stream of events that the gateway writes, or writes anew.
+    Events(UnsyncBoxBody<Bytes, BoxError>),
 }
 
 pub(crate) type BoxError = Box<dyn Error + Send + Sync>;
@@ -190,6 +193,7 @@ impl Body for GatewayBody {
             Self::Own(body) => Pin::new(body)
                 .poll_frame(cx)
                 .map_err(|never| match never {}),
+            Self::Events(body) => Pin::new(body).poll_frame(cx),
         }
     }
 
@@ -198,6 +202,7 @@ impl Body for GatewayBody {
             Self::Answered(body) => body.is_end_stream(),
             Self::Passed(body) => body.is_end_stream(),
             Self::Own(body) => body.is_end_stream(),
+            Self::Events(body) => body.is_end_stream(),
         }
     }
 
@@ -206,6 +211,7 @@ impl Body for GatewayBody {
             Self::Answered(body) => body.size_hint(),
             Self::Passed(body) => body.size_hint(),
             Self::Own(body) => body.size_hint(),
+            Self::Events(body) => body.size_hint(),
         }
     }
 }

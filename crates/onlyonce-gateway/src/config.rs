@@ -9,17 +9,22 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use onlyonce_core::Policy;
 pub use onlyonce_core::bounds::{
     Count, DAY, GIBIBYTE, HOUR, KIBIBYTE, MEBIBYTE, MINUTE, SECOND, Span,
 };
 pub use onlyonce_core::policy::ScopePart;
 pub use onlyonce_core::profile::{Retention, Rules, Timeout};
 
-pub use self::check::warnings;
+pub use self::check::{Warning, warnings};
 pub(crate) use self::check::{holds, is_upstream};
+pub use self::contracts::Contract;
 pub use self::docs::markdown;
 pub use self::error::{ConfigError, Problem};
+pub use self::identity::{Identity, KeyPlace, UpstreamHeader};
 pub use self::load::{check, load, read};
+pub use self::mcp::{Mcp, Protocol, Verification};
+pub use self::reconcile::{Lookup, LookupTable, Piece, Pointer, StatusNumber, Template, Variable};
 pub use self::units::{Ask, HostName, Match, Operation, ProfileName};
 
 mod breaker;
@@ -28,10 +33,19 @@ mod contracts;
 mod docs;
 mod document;
 mod error;
+mod identity;
 mod load;
+mod mcp;
+mod reconcile;
 #[cfg(test)]
 mod tests;
 mod units;
+
+/// Bytes of keyed requests' bodies that are held at a time, unless the settings say otherwise.
+const BUFFERED_BYTES: usize = 256 << 20;
+
+/// What requests that no route matches are called where they are counted.
+pub(crate) const REST: &str = "*";
 
 /// The settings of a gateway.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
@@ -49,10 +63,15 @@ pub struct Config {
     /// that no web page comes in whose name was pointed here. Default: none; with
     /// `admin_token_file`, any.
     pub admin_hosts: Option<Vec<HostName>>,
+    /// Whether `/readyz` says no while an upstream cannot be connected to. Default `false`: then it
+    /// speaks of the store alone.
+    pub ready_upstreams: Option<bool>,
     /// Where requests go that no route sends elsewhere: `http://127.0.0.1:3000`, `https://…` to a
     /// server that the machine trusts, or `h2c://…` for HTTP/2 without TLS (gRPC).
     pub upstream: Option<String>,
-    /// The store's URL. Default `file:./onlyonce-data`.
+    /// The store's URL, with options after a question mark. For every store: `sealed=KEYFILE` (and
+    /// `plain=true` while it has records from before), `cache=64MiB`; for PostgreSQL and MariaDB
+    /// `tier=redis://…`. docs/stores.md has them all. Default `file:./onlyonce-data`.
     pub store: Option<String>,
     /// The contract of every request that no route gives another: one of `onlyonce profiles`, one in
     /// `[profiles.NAME]`, or a file, as in `./contract.toml`. Default `standard`.
@@ -60,6 +79,10 @@ pub struct Config {
     /// Contracts of your own, by name; each says how it differs from its `base`.
     #[serde(default)]
     pub profiles: BTreeMap<String, Rules>,
+    /// Whether contracts hold: `enforce`, or `observe`, where every request passes as it comes and what
+    /// enforcing would have done is counted (`onlyonce observe report`). Nothing is held, refused,
+    /// replayed or stored then, also while the store is down. Default `enforce`.
+    pub mode: Option<Mode>,
     /// Whose record it is: `route`, `caller`, `path:NAME`, `path-after:SEGMENT`, `header:NAME`,
     /// `trusted-header:NAME`, `user-header:NAME`, `cookie:NAME`, `body:MEMBER`, `jwt:CLAIM`; and always the host that was asked for, so gateways
     /// that share a store are called by one name. Default: what the profile says.
@@ -68,7 +91,8 @@ pub struct Config {
     pub ttl: Option<Retention>,
     /// Keeps this environment's records apart from others on the same store.
     pub namespace: Option<String>,
-    /// What this instance is called in records and logs. Default: a random name.
+    /// What this instance is called in records and logs. With a name, or on a `file:` store, it also
+    /// tells of the ends of keys that it stored before a restart. Default: a random name.
     pub instance: Option<String>,
     /// A file with the slot secret as 64 hex digits. Default: the store keeps one.
     pub secret_file: Option<PathBuf>,
@@ -87,6 +111,9 @@ pub struct Config {
     /// caller's own headers: a replay does not reach the upstream's own authentication. Only if
     /// it is answered with 2xx the replay is given. Default: none.
     pub auth_check: Option<Ask>,
+    /// How the upstream hears which operation a keyed request is.
+    #[serde(default)]
+    pub identity: Identity,
     /// When the store counts as down, and how soon it is tried again.
     #[serde(default)]
     pub breaker: Breaker,
@@ -112,10 +139,53 @@ pub struct Config {
 impl Config {
     /// The largest response body that any route stores, in bytes.
     pub(crate) fn response_bytes_max(&self) -> usize {
-        let routes = self.route.iter().filter(|route| !route.pass).map(Some);
-        let policies = routes.chain([None]).filter_map(|it| self.policy(it).ok());
-        let largest = policies.map(|policy| policy.limits.response_bytes_max);
+        let largest = self
+            .policies()
+            .map(|policy| policy.limits.response_bytes_max);
         largest.max().unwrap_or_default()
+    }
+
+    /// The largest body that a keyed request may have on any route, in bytes.
+    pub(crate) fn request_bytes_max(&self) -> usize {
+        let largest = self
+            .policies()
+            .map(|policy| policy.limits.request_bytes_max);
+        largest.max().unwrap_or_default()
+    }
+
+    /// How many bytes of keyed requests' bodies may be held at a time.
+    pub(crate) fn buffered_bytes(&self) -> usize {
+        let given = self.limits.buffered_bytes.map(Count::as_usize);
+        given.unwrap_or_else(|| self.request_bytes_max().max(BUFFERED_BYTES))
+    }
+
+    /// Whether a route, or what no route matches, is only observed.
+    pub(crate) fn is_observed(&self, route: Option<&Route>) -> bool {
+        let own = route.and_then(|route| route.mode);
+        let passes = route.is_some_and(|route| route.pass);
+        !passes && own.or(self.mode) == Some(Mode::Observe)
+    }
+
+    /// The names of what is only observed: each route's `match`, and `*` for what no route matches.
+    pub fn observed(&self) -> Vec<String> {
+        let routes = self.route.iter().filter(|it| self.is_observed(Some(it)));
+        let mut names: Vec<_> = routes.map(|route| route.matches.to_string()).collect();
+        if self.upstream.is_some() && self.is_observed(None) {
+            names.push(REST.to_owned());
+        }
+        names
+    }
+
+    /// Whether no request meets a contract that holds.
+    pub(crate) fn enforces_nothing(&self) -> bool {
+        let holds = |route: &Route| !route.pass && !self.is_observed(Some(route));
+        let rest_holds = self.upstream.is_some() && !self.is_observed(None);
+        !rest_holds && !self.route.iter().any(holds)
+    }
+
+    fn policies(&self) -> impl Iterator<Item = Policy> {
+        let routes = self.route.iter().filter(|route| !route.pass).map(Some);
+        routes.chain([None]).filter_map(|it| self.policy(it).ok())
     }
 }
 
@@ -137,18 +207,59 @@ pub struct Route {
     pub upstream: Option<String>,
     /// Their contract.
     pub profile: Option<ProfileName>,
+    /// Whether it holds, or what it would do is only counted. Default: the gateway's own.
+    pub mode: Option<Mode>,
     /// Whose record it is.
     pub scope: Option<Vec<ScopePart>>,
     /// How long an answer is kept.
     pub ttl: Option<Retention>,
     /// A cheap request to their upstream that goes before every replay.
     pub auth_check: Option<Ask>,
+    /// Where their upstream expects an idempotency key of its own: `header:NAME` or `body:MEMBER` of a
+    /// JSON object. It gets the operation's id there, in place of what the client sent; a request
+    /// without a JSON object has no place for a member, and is refused with 422 before it is sent.
+    /// Default: nowhere but in `[identity]`'s header.
+    pub upstream_key_in: Option<KeyPlace>,
+    /// Declares that their upstream runs each operation's id once, in whatever request it comes. Then
+    /// running again is safe: `on_lapse` is `rerun`, and has exactly one effect. Default `false`.
+    #[serde(default)]
+    pub upstream_keys: bool,
+    /// How it is found out whether an operation happened whose outcome is unknown (its gateway or its
+    /// upstream died, or answered with an error that is not stored), before it runs again: a request to
+    /// their upstream, as in `GET /charges/{operation}`, or a table. Happened: its answer is stored. Did
+    /// not: it runs. Cannot tell: nothing runs, and it is asked again. `on_lapse` counts no more. Every
+    /// gateway on the store needs the same. Default: none.
+    pub reconcile: Option<Lookup>,
     /// How their contract differs from their profile, and from the general `[rules]`.
     #[serde(default)]
     pub rules: Rules,
+    /// Hands the upstream the lease of each keyed request, in the header `Onlyonce-Lease`: with it the
+    /// upstream stores the answer in its own database transaction (`onlyonce store sql` shows how), and
+    /// a crash at any moment leaves nothing in doubt. Needs a store in that database (`postgres`,
+    /// `mysql` or `sqlite`, not sealed) and `on_lapse = "rerun"`. Default `false`.
+    #[serde(default)]
+    pub transactional: bool,
     /// Passes everything through, unprotected. Default `false`.
     #[serde(default)]
     pub pass: bool,
+    /// What they speak: `http`, or `mcp` for an MCP endpoint (streamable HTTP), whose tool calls run once
+    /// while everything else passes. A key is then the argument `idempotencyKey`, the same member of
+    /// `_meta`, or the header. Default `http`.
+    #[serde(default)]
+    pub protocol: Protocol,
+    /// More about an MCP endpoint.
+    #[serde(default)]
+    pub mcp: Mcp,
+}
+
+/// Whether contracts hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// They do.
+    Enforce,
+    /// Everything passes; what they would do is counted.
+    Observe,
 }
 
 /// What is written to stderr, and how. Keys come as a short start and a digest; bodies never.
@@ -265,6 +376,10 @@ pub struct Limits {
     /// whose client has gone away; a new one beyond that is refused with 503 before anything runs.
     /// Replays, and duplicates of what runs, are still served. Default 1024.
     pub running: Option<Count<1, 1_000_000>>,
+    /// Bytes of keyed requests' bodies held in memory at a time, at least as many as one request may
+    /// have; a request for which there is no room is refused with 503 before anything is claimed.
+    /// Default 268435456, or what one request may have if that is more.
+    pub buffered_bytes: Option<Count<KIBIBYTE, { 1024 * GIBIBYTE }>>,
     /// Bad keys and mismatches one caller may send in a minute; then its keyed requests are refused
     /// with 429 for a while; of callers known only by their address, just the bad ones. Default 60.
     pub bad_requests_a_minute: Option<Count<1, 1_000_000>>,

@@ -27,6 +27,8 @@ pub(crate) enum Sent {
     Plain { is_idempotent: bool },
     /// It runs once.
     Once { on_lapse: OnLapse, attempt: u32 },
+    /// It runs once, and if its outcome stays unknown that is found out before it runs again.
+    Reconciled { attempt: u32 },
     /// It would, but the store is down and the policy is to run it all the same.
     Unrecorded,
 }
@@ -48,6 +50,9 @@ impl Sent {
             return Self::Plain { is_idempotent };
         };
         match execution.on_lapse() {
+            Some(_) if execution.is_reconciled() => Self::Reconciled {
+                attempt: execution.attempt(),
+            },
             Some(on_lapse) => Self::Once {
                 on_lapse,
                 attempt: execution.attempt(),
@@ -117,6 +122,8 @@ impl Failure {
                 "Bad gateway",
                 "The service behind this gateway changed to a protocol that it was not asked for.",
             ),
+            UpstreamError::NoPlace(why) => return no_place(why),
+            UpstreamError::NotAskable(why) => return not_askable(why),
             UpstreamError::Unsent(_) => (
                 StatusCode::REQUEST_TIMEOUT,
                 "request-stopped",
@@ -138,6 +145,35 @@ impl Failure {
     }
 }
 
+/// A request that cannot carry its operation's id to the upstream, and so was not sent. It never will
+/// be: the request is what it is.
+fn no_place(why: &str) -> Problem {
+    Problem {
+        status: StatusCode::UNPROCESSABLE_ENTITY,
+        kind: "no-place-for-key",
+        title: "No place for a key",
+        detail: format!(
+            "The service behind this gateway takes a key in the request's body, and this request \
+             cannot have one: {why}. It was not sent to it."
+        ),
+        retryable: false,
+    }
+}
+
+/// A request of which nobody could find out whether it happened, and so was not sent.
+fn not_askable(why: &str) -> Problem {
+    Problem {
+        status: StatusCode::UNPROCESSABLE_ENTITY,
+        kind: "not-askable",
+        title: "Cannot be looked up",
+        detail: format!(
+            "This gateway must be able to ask the service behind it whether a request happened, and \
+             cannot ask for this one: {why}. It was not sent to it."
+        ),
+        retryable: false,
+    }
+}
+
 /// What follows if no byte of this attempt was sent, and whether a retry can help.
 fn not_sent(sent: Sent) -> (&'static str, bool) {
     match sent {
@@ -145,8 +181,15 @@ fn not_sent(sent: Sent) -> (&'static str, bool) {
             "The request was not sent to it, and can be sent again.",
             true,
         ),
-        Sent::Unrecorded | Sent::Once { attempt: 0..=1, .. } => (
+        Sent::Unrecorded
+        | Sent::Once { attempt: 0..=1, .. }
+        | Sent::Reconciled { attempt: 0..=1 } => (
             "The request was not sent to it. Retry with the same key.",
+            true,
+        ),
+        Sent::Reconciled { .. } => (
+            "This attempt was not sent to it, but an earlier one under this key may have taken effect. \
+             A retry with the same key finds that out first.",
             true,
         ),
         Sent::Once {
@@ -189,6 +232,11 @@ fn may_have_run(sent: Sent) -> (&'static str, bool) {
             "The request may have taken effect, and its key could not be recorded: find out before \
              sending it again.",
             false,
+        ),
+        Sent::Reconciled { .. } => (
+            "The request may have taken effect. A retry with the same key finds that out first, and \
+             runs it only if it did not.",
+            true,
         ),
         Sent::Once {
             on_lapse: OnLapse::Rerun,

@@ -47,6 +47,9 @@ const END_TO_END_STARTS: [&str; 5] = [
     "x-forwarded-",
     "x-idempotency-",
 ];
+/// In which an upstream gets the right to complete a record. It is between the gateway and its upstream:
+/// nobody else sends it, and nobody else gets it.
+pub(crate) const LEASE: HeaderName = HeaderName::from_static("onlyonce-lease");
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
@@ -99,6 +102,7 @@ pub(crate) fn list_of<'a>(
 /// Removes what belongs to the client's own hop from a request, but nothing that is for everyone,
 /// nor what is `read` here.
 pub(crate) fn end_hop(headers: &mut HeaderMap, read: &[HeaderName]) {
+    headers.remove(LEASE);
     strip(headers, |name| {
         let is_for_all = END_TO_END.contains(name)
             || END_TO_END_STARTS
@@ -133,6 +137,7 @@ pub(crate) fn to_upstream(parts: &mut request::Parts, Peer(peer): &Peer) {
 /// Makes an upstream's response the client's.
 pub(crate) fn to_client(parts: &mut response::Parts) {
     strip(&mut parts.headers, |_| false);
+    parts.headers.remove(LEASE);
     via(&mut parts.headers, parts.version);
     // What the upstream speaks is between it and us.
     parts.version = Version::HTTP_11;

@@ -5,33 +5,36 @@ use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use axum::Router;
+use http::Uri;
 use onlyonce_core::engine::FormerSecret;
 use onlyonce_core::{Engine, SlotSecret, Store};
 use onlyonce_observe::audit::AuditSettings;
 use onlyonce_observe::{Observed, Setup};
 use onlyonce_stores::OpenError;
-use onlyonce_tower::Allowance;
+use onlyonce_tower::{Allowance, BufferLimit};
 use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::admin::{self, Admin, AdminPatience};
+use crate::admin::{self, Admin, AdminPatience, Settings};
 use crate::config::{self, Config, ConfigError, Count, Span};
 use crate::identity;
+use crate::observing;
 use crate::server::Server;
-use crate::site::{PerWorker, Sites};
+use crate::site::{Bounds, PerWorker, Sites};
 use crate::tls::Acceptor;
 use crate::traces::Traces;
+use crate::upstream::Healths;
 use crate::workers::Workers;
 
 const LISTEN: &str = "127.0.0.1:8080";
 const ADMIN: &str = "127.0.0.1:9090";
-const STORE: &str = "file:./onlyonce-data";
 /// Names the secret that the store keeps, in place of a file.
 const KEPT: &str = "store";
 /// Shorter tokens can be guessed.
@@ -77,10 +80,15 @@ pub struct Gateway {
     traces: Option<Traces>,
     workers: Workers,
     sites: Sites,
-    allowance: Allowance,
+    healths: Healths,
+    bounds: Bounds,
+    /// Whether some request meets a contract that holds.
+    enforces: Arc<AtomicBool>,
     tls: Option<Acceptor>,
     /// What it was started with.
     config: Config,
+    /// What operators see of the settings.
+    shown: Settings,
     drain: Duration,
     stop: watch::Sender<bool>,
     server: JoinHandle<()>,
@@ -121,9 +129,15 @@ impl Gateway {
         let engine = &observed.engine;
         warn_of_large_answers(config, engine);
         let traces = Traces::from_env()?;
-        let allowance = Allowance::new(identity::allowance(&config.limits));
+        let bounds = Bounds {
+            allowance: Allowance::new(identity::allowance(&config.limits)),
+            buffers: BufferLimit::new(config.buffered_bytes()),
+            observing: observing::counted(observed.observers.metrics()),
+        };
         let workers = Workers::start().map_err(StartError::Threads)?;
-        let sites = PerWorker::new(workers.count(), config, engine, &allowance, traces.as_ref())?;
+        let healths = Healths::new(observed.observers.metrics());
+        let (count, spans) = (workers.count(), traces.as_ref());
+        let sites = PerWorker::new(count, config, engine, &bounds, spans, &healths)?;
         let sites = Arc::new(ArcSwap::from_pointee(sites));
         let tls = config.tls.as_ref().map(Acceptor::new).transpose()?;
         let address = config.listen.unwrap_or_else(|| fixed(LISTEN));
@@ -132,7 +146,18 @@ impl Gateway {
         let wanted = config.admin.unwrap_or_else(|| fixed(ADMIN));
         let operators = listen(wanted, "admin").await?;
         let admin_address = operators.local_addr().unwrap_or(wanted);
-        let admin = Admin::new(observed.clone(), config, admin_address, token.as_deref());
+        let enforces = Arc::new(AtomicBool::new(!config.enforces_nothing()));
+        let shown = Settings::new(config, Some(address), admin_address, owns_engine);
+        let token = token.as_deref();
+        let admin = Admin::new(
+            observed.clone(),
+            config,
+            admin_address,
+            token,
+            shown.clone(),
+        )
+        .in_front_of(healths.clone())
+        .observing(&bounds.observing, &enforces);
         let patience = AdminPatience::new(config);
         let admin = tokio::spawn(admin::serve(operators, admin.router(), patience));
         let (stop, stopped) = watch::channel(false);
@@ -151,9 +176,12 @@ impl Gateway {
             traces,
             workers,
             sites,
-            allowance,
+            healths,
+            bounds,
+            enforces,
             tls,
             config: config.clone(),
+            shown,
             drain: config.drain.map_or(DRAIN, Span::get),
             stop,
             server: tokio::spawn(server.run(stopped)),
@@ -178,19 +206,29 @@ impl Gateway {
             let why = "cannot be changed while the gateway runs: restart it";
             return Err(ConfigError::new(setting, why));
         }
-        let allowance = self.allowance.under(identity::allowance(&config.limits));
+        let rule = identity::allowance(&config.limits);
+        let bounds = Bounds {
+            allowance: self.bounds.allowance.under(rule),
+            ..self.bounds.clone()
+        };
         let sites = PerWorker::new(
             self.workers.count(),
             config,
             &self.observed.engine,
-            &allowance,
+            &bounds,
             self.traces.as_ref(),
+            &self.healths,
         )?;
         warn_of_large_answers(config, &self.observed.engine);
         if let (Some(acceptor), Some(tls)) = (&self.tls, &config.tls) {
             acceptor.reload(tls)?;
         }
         self.sites.store(Arc::new(sites));
+        self.bounds.observing.only(&config.observed());
+        let enforces = !config.enforces_nothing();
+        self.enforces.store(enforces, Ordering::Relaxed);
+        self.healths.keep_only(&upstreams(config));
+        self.shown.replace(config);
         Ok(())
     }
 
@@ -217,6 +255,14 @@ impl Gateway {
     }
 }
 
+/// Every upstream that `config` names.
+fn upstreams(config: &Config) -> Vec<Uri> {
+    let named = config.route.iter().map(|route| &route.upstream);
+    let named = named.chain([&config.upstream]).flatten();
+    let uris = named.filter_map(|address| config::is_upstream(address).ok());
+    uris.collect()
+}
+
 /// The operators' side alone, on the store that `config` names: the engine, and the routes to mount
 /// somewhere. Nothing listens. Without a token it answers only who asks for a loopback name, for the
 /// address in `admin` or for one of `admin_hosts`.
@@ -225,7 +271,8 @@ pub async fn operators(config: &Config) -> Result<(Engine, Router), StartError> 
     let observed = open_engine(config, |store| store).await?;
     let engine = observed.engine.clone();
     let admin = config.admin.unwrap_or_else(|| fixed(ADMIN));
-    let admin = Admin::new(observed, config, admin, token.as_deref());
+    let shown = Settings::new(config, None, admin, true);
+    let admin = Admin::new(observed, config, admin, token.as_deref(), shown);
     Ok((engine, admin.router()))
 }
 
@@ -236,7 +283,7 @@ fn only_at_start(old: &Config, new: &Config) -> Option<&'static str> {
             [$((stringify!($field), old.$field != new.$field)),+]
         };
     }
-    let fields = differing!(listen admin admin_token_file admin_hosts store namespace instance secret_file former_secret_file drain breaker log audit);
+    let fields = differing!(listen admin admin_token_file admin_hosts ready_upstreams store namespace instance secret_file former_secret_file drain breaker log audit);
     let of_clients = [
         ("tls", old.tls.is_some() != new.tls.is_some()),
         (
@@ -249,6 +296,10 @@ fn only_at_start(old: &Config, new: &Config) -> Option<&'static str> {
         ),
         ("limits.streams", old.limits.streams != new.limits.streams),
         ("limits.running", old.limits.running != new.limits.running),
+        (
+            "limits.buffered_bytes",
+            old.buffered_bytes() != new.buffered_bytes(),
+        ),
         (
             "timeouts.headers",
             old.timeouts.headers != new.timeouts.headers,
@@ -263,10 +314,11 @@ async fn open_engine(
     config: &Config,
     wrap: impl FnOnce(Arc<dyn Store>) -> Arc<dyn Store>,
 ) -> Result<Observed, StartError> {
-    let url = config.store.as_deref().unwrap_or(STORE);
+    let url = config.store_url();
     let store = wrap(onlyonce_stores::open(url).await?);
     let breaker = config.breaker;
     let setup = Setup::new(onlyonce_stores::backend(url), store)
+        .url(url)
         .guard(move |guarded| breaker.guard(guarded))
         .audit(config.audit.as_ref().map(audit_settings));
     let running_max = config.limits.running.map(Count::as_usize);

@@ -8,8 +8,12 @@ pub mod config;
 mod failure;
 mod forward;
 mod gateway;
+mod identify;
 mod identity;
 pub mod log;
+mod lookup;
+mod mcp;
+mod observing;
 mod pace;
 mod path;
 mod proxied;
@@ -25,8 +29,12 @@ mod upstream;
 mod workers;
 
 pub use admin::{
-    AuditPage, HeaderView, PurgedView, RecordView, RecordsPage, ResponseView, StatsView, TopView,
+    AuditPage, CallersView, ExampleView, FailureView, HeaderView, HealthView, NowView,
+    ObservedRouteView, ObservedView, PurgedView, RecordView, RecordsPage, ResponseView, RouteView,
+    SampleView, SecretView, SeenView, SettingsView, SettledView, StatsView, StepView,
+    StoreHealthView, StoreOperationView, TopView, TotalsView, UpstreamView, UpstreamsView,
+    WarningView,
 };
 pub use config::Config;
 pub use gateway::{Gateway, StartError, operators};
-pub use onlyonce_observe::{EventLine, HotKey, audit};
+pub use onlyonce_observe::{BusyCaller, EventLine, HotKey, audit};

@@ -139,6 +139,13 @@ impl Fields<'_> {
             "submission_id" => "submissionId",
             other => other,
         };
+        let value = match (name, value) {
+            // A list, as far as a field can hold one.
+            ("metadata.recent_errors", Value::String(list)) => {
+                serde_json::from_str(&list).unwrap_or(Value::String(list))
+            }
+            (_, value) => value,
+        };
         match name.split_once('.') {
             Some((object, member)) => {
                 let object = self.0.entry(object).or_insert_with(|| Map::new().into());

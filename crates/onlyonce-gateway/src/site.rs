@@ -7,24 +7,25 @@ use std::time::Duration;
 
 use http::{HeaderName, Method, Request, Response};
 use hyper::body::Incoming;
-use onlyonce_core::{Engine, Policy, Release};
-use onlyonce_tower::{
-    Allowance, BrokenOff, ClientAddress, Idempotent, Linger, Replayed, RequestBody,
-};
+use onlyonce_core::{Engine, OnLapse, Policy, Release};
+use onlyonce_tower::{BrokenOff, ClientAddress, Idempotent, Linger, Replayed, RequestBody};
 use tower_service::Service;
 
 use crate::auth_check::AuthCheck;
 use crate::body::{self, BodyPatience, ClientBody, GatewayBody};
-use crate::config::{self, Config, ConfigError, Match, ScopePart, Span, Timeout};
+use crate::config::{self, Config, ConfigError, Protocol, REST, ScopePart, Span, Timeout};
 use crate::failure::Failure;
 use crate::forward::{self, Peer};
+use crate::identify::{Identified, Names};
+use crate::mcp::Endpoint;
 use crate::path;
 use crate::proxied::ProxyHint;
 use crate::target::{self, BadHead};
 use crate::traces::{RequestSpan, Traces};
-use crate::upstream::Upstream;
+use crate::upstream::{Healths, Upstream, UpstreamError};
 
 pub(crate) use self::per_worker::{PerWorker, Sites};
+pub(crate) use self::terms::Bounds;
 use self::terms::{Common, Terms};
 use self::upstreams::{Upstreams, patience};
 
@@ -35,6 +36,7 @@ mod upstreams;
 const BODY_MAX: Duration = Duration::from_secs(30);
 const BODY_WHOLE_MAX: Duration = Duration::from_secs(300);
 pub(crate) const IDLE_MAX: Duration = Duration::from_secs(75);
+const TOOL_MAX: Duration = Duration::from_secs(60 * 60);
 const WEB_SOCKET_IDLE_MAX: Duration = Duration::from_secs(3600);
 
 type Classify = fn(&Failure) -> Release;
@@ -48,6 +50,8 @@ pub(crate) struct Site {
     address_header: Option<HeaderName>,
     /// Headers that the settings give a meaning: no client can have them removed.
     read_headers: Arc<[HeaderName]>,
+    /// What no client can say to an upstream.
+    own_names: Names,
     proxy_hint: ProxyHint,
     body_patience: BodyPatience,
     web_socket_idle_max: Duration,
@@ -63,7 +67,10 @@ struct Route {
 #[derive(Clone)]
 enum Handling {
     Pass(Upstream),
-    Once(Idempotent<Upstream, Classify>, Option<Arc<AuthCheck>>),
+    Once(Idempotent<Identified, Classify>, Option<Arc<AuthCheck>>),
+    /// Passes too, and is looked at on its way.
+    Observe(Idempotent<Upstream, Classify>),
+    Mcp(Endpoint),
 }
 
 impl Handling {
@@ -72,12 +79,32 @@ impl Handling {
         match self {
             Self::Pass(upstream) => Self::Pass(upstreams.like(upstream)),
             Self::Once(service, check) => {
-                let upstream = upstreams.like(service.inner());
+                let upstream = upstreams.like(&service.inner().upstream);
                 let check = check
                     .as_deref()
                     .map(|check| Arc::new(check.over(&upstream)));
-                Self::Once(service.around(upstream), check)
+                Self::Once(service.around(service.inner().over(upstream)), check)
             }
+            Self::Observe(service) => {
+                Self::Observe(service.around(upstreams.like(service.inner())))
+            }
+            Self::Mcp(endpoint) => Self::Mcp(endpoint.over(&upstreams.like(endpoint.upstream()))),
+        }
+    }
+
+    /// Whether a contract holds for its requests.
+    fn enforces(&self) -> bool {
+        match self {
+            Self::Once(..) | Self::Mcp(_) => true,
+            Self::Pass(_) | Self::Observe(_) => false,
+        }
+    }
+
+    /// Whether its requests are looked at.
+    fn observes(&self) -> bool {
+        match self {
+            Self::Observe(_) => true,
+            Self::Pass(_) | Self::Once(..) | Self::Mcp(_) => false,
         }
     }
 }
@@ -87,13 +114,15 @@ impl Site {
     pub(crate) fn new(
         config: &Config,
         engine: &Engine,
-        allowance: &Allowance,
+        bounds: &Bounds,
         traces: Option<&Traces>,
+        healths: &Healths,
     ) -> Result<Self, ConfigError> {
         let common = Common {
             engine,
-            allowance,
+            bounds,
             verifier: crate::identity::verifier(config)?,
+            names: Names::of(&config.identity),
         };
         let patience = patience(config);
         let mut upstreams = Upstreams::default();
@@ -101,21 +130,33 @@ impl Site {
         for route in &config.route {
             let address = route.upstream.as_ref().or(config.upstream.as_ref());
             let Some(address) = address else { continue };
-            let upstream = upstreams.named(address, patience)?;
+            let upstream = upstreams.named(address, patience, healths)?;
             let handling = if route.pass {
                 Handling::Pass(upstream)
             } else {
                 let terms = Terms {
-                    policy: policy(config, Some(route))?,
+                    policy: match route.protocol {
+                        Protocol::Http => policy(config, Some(route))?,
+                        Protocol::Mcp => tool_policy(config, route)?,
+                    },
                     matches: Some(&route.matches),
                     operation: route.operation.as_ref(),
+                    key_place: route.upstream_key_in.as_ref(),
+                    transactional: route.transactional,
+                    lookup: route.reconcile.as_ref(),
+                    observed: config
+                        .is_observed(Some(route))
+                        .then(|| bounds.observing.route(&route.matches.to_string())),
                 };
                 let check = route.auth_check.as_ref().or(config.auth_check.as_ref());
-                terms.handling(&common, upstream, check)?
+                match route.protocol {
+                    Protocol::Http => terms.handling(&common, upstream, check)?,
+                    Protocol::Mcp => terms.endpoint(&common, upstream, check, &route.mcp)?,
+                }
             };
             routes.push(Route {
                 method: route.matches.method.clone(),
-                matcher: Arc::new(matcher(&route.matches)?),
+                matcher: Arc::new(route.matches.matcher()?),
                 handling,
             });
         }
@@ -125,9 +166,19 @@ impl Site {
                     policy: policy(config, None)?,
                     matches: None,
                     operation: None,
+                    key_place: None,
+                    transactional: false,
+                    lookup: None,
+                    observed: config
+                        .is_observed(None)
+                        .then(|| bounds.observing.route(REST)),
                 };
                 let check = config.auth_check.as_ref();
-                Some(terms.handling(&common, upstreams.named(address, patience)?, check)?)
+                Some(terms.handling(
+                    &common,
+                    upstreams.named(address, patience, healths)?,
+                    check,
+                )?)
             }
             None => None,
         };
@@ -137,6 +188,7 @@ impl Site {
             rest,
             address_header: address_header.and_then(|name| name.parse().ok()),
             read_headers: read_headers(config)?,
+            own_names: common.names,
             proxy_hint: ProxyHint::default(),
             body_patience: body_patience(config),
             web_socket_idle_max: config
@@ -160,6 +212,7 @@ impl Site {
             rest: self.rest.as_ref().map(|rest| rest.over(&mut upstreams)),
             address_header: self.address_header.clone(),
             read_headers: Arc::clone(&self.read_headers),
+            own_names: self.own_names.clone(),
             proxy_hint: self.proxy_hint.clone(),
             body_patience: self.body_patience,
             web_socket_idle_max: self.web_socket_idle_max,
@@ -182,11 +235,18 @@ impl Site {
                 if service.is_keyed(&request) {
                     request.body_mut().bound_as_a_whole();
                 }
+                if let Some(via) = service.inner().via() {
+                    request.extensions_mut().insert(via);
+                }
                 let span = self.span(&service, &mut request);
                 let asked = check.map(|check| (check.request(&request), check));
                 let response = match service.call(request).await {
                     Ok(response) => match response.extensions().get::<BrokenOff>() {
-                        Some(broken) => body::upstream_failed(&Failure::broken_off(*broken)),
+                        Some(broken) => {
+                            let health = service.inner().upstream.health();
+                            health.failed(&UpstreamError::BrokenOff);
+                            body::upstream_failed(&Failure::broken_off(*broken))
+                        }
                         None => response.map(body::answered),
                     },
                     Err(failure) => body::upstream_failed(&failure),
@@ -201,12 +261,17 @@ impl Site {
                     Some(_) | None => response,
                 }
             }
+            Some(Handling::Observe(mut service)) => match service.call(request).await {
+                Ok(response) => response.map(body::answered),
+                Err(failure) => body::upstream_failed(&failure),
+            },
             Some(Handling::Pass(mut upstream)) => {
                 match upstream.call(request.map(RequestBody::from)).await {
                     Ok(response) => response.map(body::passed),
                     Err(failure) => body::upstream_failed(&failure),
                 }
             }
+            Some(Handling::Mcp(endpoint)) => endpoint.answer(request).await,
             None => body::not_found(),
         }
     }
@@ -214,7 +279,7 @@ impl Site {
     /// The span of a keyed request, where there are traces.
     fn span(
         &self,
-        service: &Idempotent<Upstream, Classify>,
+        service: &Idempotent<Identified, Classify>,
         request: &mut Request<ClientBody>,
     ) -> Option<RequestSpan> {
         let traces = self.traces.as_ref()?;
@@ -243,6 +308,7 @@ impl Site {
         let body = ClientBody::new(body, self.body_patience, waits_for_leave);
         target::settle(&mut parts)?;
         forward::end_hop(&mut parts.headers, &self.read_headers);
+        self.own_names.remove_from(&mut parts.headers);
         let named = self.address_header.as_ref();
         let named = named.and_then(|name| forward::client_of(&parts.headers, name));
         let peer = parts.extensions.get::<Peer>().map(Peer::ip);
@@ -258,18 +324,48 @@ impl Site {
     /// How a request is handled, if it has somewhere to go.
     fn handling<B>(&self, request: &Request<B>) -> Result<Option<Handling>, BadHead> {
         let (method, path) = (request.method(), request.uri().path());
+        if let Some(handling) = self.status_of(method, path) {
+            return Ok(Some(handling.clone()));
+        }
         let found = self.route_of(method, path);
         // Without routes there is nothing that two readings could differ in.
-        let is_ambiguous = !self.routes.is_empty()
-            && path::other_readings(path).any(|other| self.route_of(method, &other) != found);
-        if is_ambiguous {
+        if !self.routes.is_empty() && self.is_ambiguous(method, path, found) {
             return Err(BadHead::Ambiguous);
         }
-        let handling = match found {
+        Ok(self.handling_of(found).cloned())
+    }
+
+    fn handling_of(&self, route: Option<usize>) -> Option<&Handling> {
+        match route {
             Some(number) => Some(&self.routes[number].handling),
             None => self.rest.as_ref(),
+        }
+    }
+
+    /// Whether another reading of a path would be handled differently. Where nothing is enforced and
+    /// something observed, either way is right: nothing is refused there.
+    fn is_ambiguous(&self, method: &Method, path: &str, found: Option<usize>) -> bool {
+        let others = path::other_readings(path).map(|other| self.route_of(method, &other));
+        let others: Vec<_> = others.filter(|other| *other != found).collect();
+        if others.is_empty() {
+            return false;
+        }
+        let all = || others.iter().chain([&found]);
+        let handled = || all().filter_map(|route| self.handling_of(*route));
+        handled().any(Handling::enforces) || !handled().any(Handling::observes)
+    }
+
+    /// Who answers a request for the status of a key: the first route that its operation's path matches.
+    fn status_of(&self, method: &Method, path: &str) -> Option<&Handling> {
+        let target = |handling: &Handling| match handling {
+            Handling::Once(service, _) => service.status_target(method, path).map(str::to_owned),
+            Handling::Pass(_) | Handling::Observe(_) | Handling::Mcp(_) => None,
         };
-        Ok(handling.cloned())
+        let of_route = self.routes.iter().find(|route| {
+            target(&route.handling).is_some_and(|path| route.matcher.at(&path).is_ok())
+        });
+        let handling = of_route.map(|route| &route.handling);
+        handling.or_else(|| self.rest.as_ref().filter(|rest| target(rest).is_some()))
     }
 
     /// The number of the first route that matches.
@@ -286,17 +382,24 @@ impl Route {
     }
 }
 
-fn matcher(matches: &Match) -> Result<matchit::Router<()>, ConfigError> {
-    let mut matcher = matchit::Router::new();
-    matcher
-        .insert(matches.path.as_str(), ())
-        .map_err(|error| ConfigError::new(format!("route {matches}"), error.to_string()))?;
-    Ok(matcher)
-}
-
 fn policy(config: &Config, route: Option<&config::Route>) -> Result<Policy, ConfigError> {
     let policy = config.policy(route);
     policy.map_err(|(at, why)| ConfigError::new(at, why))
+}
+
+/// The policy of tool calls: where nothing is said of it, what may have run is not run again, and a tool may
+/// take its time.
+fn tool_policy(config: &Config, route: &config::Route) -> Result<Policy, ConfigError> {
+    let mut policy = policy(config, Some(route))?;
+    let is_named = config.profile.is_some() || route.profile.is_some();
+    let rules = [&config.rules, &route.rules];
+    if !is_named && rules.iter().all(|rules| rules.on_lapse.is_none()) {
+        policy.on_lapse = OnLapse::Hold;
+    }
+    if !is_named && rules.iter().all(|rules| rules.execution_max.is_none()) {
+        policy.execution_max = TOOL_MAX;
+    }
+    Ok(policy)
 }
 
 /// The headers that contracts and `address_header` name.

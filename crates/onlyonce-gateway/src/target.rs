@@ -1,7 +1,7 @@
 //! What a request asks for and of whom, settled once, before anything looks at it: one host, one
 //! path in its normal form. What can be taken for two things is refused.
 
-use http::header::{HOST, TRANSFER_ENCODING};
+use http::header::{CONTENT_LENGTH, HOST, TRANSFER_ENCODING};
 use http::uri::{PathAndQuery, Scheme};
 use http::{HeaderValue, Method, Response, StatusCode, Uri, Version, request};
 
@@ -24,6 +24,8 @@ pub(crate) enum BadHead {
     Method,
     /// Not exactly one host, or none that can be one.
     Host,
+    /// Two lengths of one body, or none that is a number.
+    Length,
     /// A body in a coding that would be lost on its way.
     Coding,
     /// Neither a path nor the URL of one.
@@ -51,6 +53,7 @@ pub(crate) fn settle(parts: &mut request::Parts) -> Result<(), BadHead> {
         return Err(BadHead::Method);
     }
     settle_host(parts)?;
+    settle_length(parts)?;
     let mut codings = list_of(&parts.headers, &TRANSFER_ENCODING);
     if codings.any(|it| !it.eq_ignore_ascii_case(b"chunked")) {
         return Err(BadHead::Coding);
@@ -104,6 +107,24 @@ fn settle_host(parts: &mut request::Parts) -> Result<(), BadHead> {
     Ok(())
 }
 
+/// Leaves one length of the body where the same was said more than once (RFC 9110, section 8.6): two
+/// are one too many for some upstreams.
+fn settle_length(parts: &mut request::Parts) -> Result<(), BadHead> {
+    let lengths: Vec<&[u8]> = list_of(&parts.headers, &CONTENT_LENGTH).collect();
+    let Some((first, others)) = lengths.split_first() else {
+        return Ok(());
+    };
+    let is_number = !first.is_empty() && first.iter().all(u8::is_ascii_digit);
+    if !is_number || others.iter().any(|other| other != first) {
+        return Err(BadHead::Length);
+    }
+    if !others.is_empty() {
+        let length = HeaderValue::from_bytes(first).map_err(|_| BadHead::Length)?;
+        parts.headers.insert(CONTENT_LENGTH, length);
+    }
+    Ok(())
+}
+
 fn is_web(scheme: &Scheme) -> bool {
     *scheme == Scheme::HTTP || *scheme == Scheme::HTTPS
 }
@@ -145,6 +166,12 @@ impl BadHead {
                 "bad-host",
                 "Bad host",
                 "The request must name exactly one valid host, in one Host header.",
+            ),
+            Self::Length => (
+                StatusCode::BAD_REQUEST,
+                "bad-length",
+                "Bad length",
+                "The request must have at most one Content-Length, and that must be a number.",
             ),
             Self::Coding => (
                 StatusCode::NOT_IMPLEMENTED,

@@ -31,9 +31,11 @@ use self::connection::Connector;
 use self::pool::{IDLE_CONNECTIONS_MAX, Pool};
 
 pub(crate) use self::answer::AnswerBody;
+pub(crate) use self::health::{Health, HealthNow, Healths};
 
 mod answer;
 mod connection;
+mod health;
 mod line;
 mod pool;
 
@@ -59,6 +61,7 @@ struct Server {
     is_h2c: bool,
     uri: Uri,
     patience: Patience,
+    health: Arc<Health>,
 }
 
 /// How long to wait for what.
@@ -85,15 +88,32 @@ pub(crate) enum UpstreamError {
     Slow,
     #[error("the upstream changed to a protocol that it was not asked for")]
     Switched,
+    #[error("the operation's id has no place in the request: {0}")]
+    NoPlace(String),
+    #[error("it could not be found out whether the request happened: {0}")]
+    NotAskable(String),
     #[error("the client did not send its request to the end")]
     Unsent(#[source] BoxError),
 }
 
 impl UpstreamError {
+    /// What went wrong, as one word that does not change; nothing where the client is to blame.
+    fn kind(&self) -> Option<&'static str> {
+        match self {
+            Self::Unreachable(_) => Some("unreachable"),
+            Self::Lost(_) => Some("lost"),
+            Self::Unreadable(_) => Some("unreadable"),
+            Self::BrokenOff => Some("broken_off"),
+            Self::Slow => Some("slow"),
+            Self::Switched => Some("switched"),
+            Self::NoPlace(_) | Self::NotAskable(_) | Self::Unsent(_) => None,
+        }
+    }
+
     /// Only a connection that was never made says that nothing ran.
     pub(crate) fn release(&self) -> Release {
         match self {
-            Self::Unreachable(_) => Release::NotRun,
+            Self::Unreachable(_) | Self::NoPlace(_) | Self::NotAskable(_) => Release::NotRun,
             Self::Lost(_)
             | Self::Unreadable(_)
             | Self::BrokenOff
@@ -106,7 +126,7 @@ impl UpstreamError {
 
 impl Upstream {
     /// The server at `uri`, which was checked before.
-    pub(crate) fn new(uri: Uri, patience: Patience) -> Self {
+    pub(crate) fn new(uri: Uri, patience: Patience, health: Arc<Health>) -> Self {
         let mut http = HttpConnector::new();
         http.set_nodelay(true);
         http.set_connect_timeout(Some(patience.connect_max));
@@ -141,7 +161,13 @@ impl Upstream {
             is_h2c,
             uri,
             patience,
+            health,
         }))
+    }
+
+    /// How it does, over all threads.
+    pub(crate) fn health(&self) -> &Arc<Health> {
+        &self.0.health
     }
 
     pub(crate) fn uri(&self) -> &Uri {
@@ -264,10 +290,14 @@ impl Service<Request<UpstreamBody>> for Upstream {
         let is_handshake = is_plain && request.extensions().get::<Handshake>().is_some();
         let response_max = self.0.patience.response_max;
         let sent = self.send(request, is_handshake);
+        let health = Arc::clone(&self.0.health);
         Box::pin(async move {
-            let failure = |error| Failure {
-                error,
-                sent: promise,
+            let failure = |error: UpstreamError| {
+                health.failed(&error);
+                Failure {
+                    error,
+                    sent: promise,
+                }
             };
             // An execution has a deadline of its own.
             let answered = if is_plain {
@@ -281,6 +311,7 @@ impl Service<Request<UpstreamBody>> for Upstream {
             if parts.status == StatusCode::SWITCHING_PROTOCOLS && !is_agreed {
                 return Err(failure(UpstreamError::Switched));
             }
+            health.answered();
             forward::to_client(&mut parts);
             Ok(Response::from_parts(parts, body))
         })

@@ -10,6 +10,7 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use crate::catalog::KEY;
+use crate::keys::KeyOrigin;
 use crate::members::{Members, raw, read};
 use crate::message::{Id, Reply};
 use crate::rules::Errors;
@@ -19,6 +20,8 @@ mod tests;
 
 /// JSON-RPC's code for a message that is not JSON.
 const PARSE_ERROR: i32 = -32700;
+/// JSON-RPC's code for "something went wrong in between".
+const UNDELIVERED: i32 = -32603;
 
 const REPEATED_ERROR: &str = "(onlyonce: this is the error of the first call with this \
     idempotencyKey; the tool did not run again. If nothing was done and it should be tried again, \
@@ -34,16 +37,7 @@ pub(crate) fn outcome(
     limits: &Limits,
     execution: &Execution,
 ) -> Outcome {
-    let said = Said::by(reply);
-    match said {
-        Said::Result => {}
-        Said::Error if errors == Errors::Replay => {}
-        Said::Error | Said::NotYet => execution.do_not_store(),
-    }
-    let status = match said {
-        Said::Result | Said::NotYet => StatusCode::OK,
-        Said::Error => StatusCode::INTERNAL_SERVER_ERROR,
-    };
+    let status = outcome_of(reply, errors, execution);
     let body = reply.stored();
     if body.len() > limits.response_bytes_max {
         return Response::too_large().into();
@@ -51,7 +45,26 @@ pub(crate) fn outcome(
     Response::new(status, body).into()
 }
 
-enum Said {
+/// The status that a reply is stored under; tells the execution where it is not to be stored.
+pub fn outcome_of(reply: &Reply, errors: Errors, execution: &Execution) -> StatusCode {
+    let said = Said::by(reply);
+    match said {
+        Said::Result => {}
+        Said::Error if errors == Errors::Replay => {}
+        Said::Error | Said::NotYet => execution.do_not_store(),
+    }
+    match said {
+        Said::Result | Said::NotYet => StatusCode::OK,
+        Said::Error => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
+/// Whether a reply is an error, of the tool or of the protocol.
+pub fn is_failure(reply: &Reply) -> bool {
+    matches!(Said::by(reply), Said::Error)
+}
+
+pub(crate) enum Said {
     Result,
     /// The tool or the server failed; what it did until then, it does not say. No code proves that
     /// nothing ran: SDKs report "invalid params" also when a tool's result is not what its schema
@@ -65,25 +78,31 @@ impl Said {
     fn by(reply: &Reply) -> Self {
         match reply {
             Reply::Error(_) => Self::Error,
-            Reply::Result(result) => match Members::of(result) {
-                Some(result) if result.is_true("isError") => Self::Error,
-                Some(result) if result.text("resultType").as_deref() == Some("input_required") => {
-                    Self::NotYet
-                }
-                Some(_) | None => Self::Result,
-            },
+            Reply::Result(result) => {
+                Members::of(result).map_or(Self::Result, |it| Self::by_result(&it))
+            }
+        }
+    }
+
+    pub(crate) fn by_result(result: &Members) -> Self {
+        if result.is_true("isError") {
+            Self::Error
+        } else if result.text("resultType").as_deref() == Some("input_required") {
+            Self::NotYet
+        } else {
+            Self::Result
         }
     }
 }
 
 /// A stored answer as a retry gets it: the same, marked in its `_meta`. Two kinds get a note for the
 /// model, which would otherwise draw a wrong conclusion: an error, and what nobody asked to repeat.
-pub(crate) fn repeated(response: &Response, is_derived: bool) -> Reply {
+pub fn repeated(response: &Response, origin: KeyOrigin) -> Reply {
     let reply = Reply::restored(&response.body).unwrap_or_else(|| by_hand(response));
-    let note = match (is_derived, response.is_failure()) {
-        (true, _) => Some(REPEATED_CALL),
-        (false, true) => Some(REPEATED_ERROR),
-        (false, false) => None,
+    let note = match (origin, response.is_failure()) {
+        (KeyOrigin::Derived, _) => Some(REPEATED_CALL),
+        (KeyOrigin::Sent | KeyOrigin::CallId, true) => Some(REPEATED_ERROR),
+        (KeyOrigin::Sent | KeyOrigin::CallId, false) => None,
     };
     match reply {
         Reply::Error(error) => Reply::Error(match (Members::of(&error), note) {
@@ -109,7 +128,7 @@ pub(crate) fn repeated(response: &Response, is_derived: bool) -> Reply {
     }
 }
 
-fn add_text(result: &mut Members, text: &str) {
+pub(crate) fn add_text(result: &mut Members, text: &str) {
     let content = result.get("content");
     let mut content: Vec<Box<RawValue>> = content.and_then(read).unwrap_or_default();
     content.push(raw(&json!({"type": "text", "text": text})));
@@ -123,16 +142,17 @@ fn by_hand(response: &Response) -> Reply {
 }
 
 /// Who gets a refusal, and under which rules.
-pub(crate) struct Audience {
-    /// Whether the key was made by the proxy.
-    pub(crate) is_derived: bool,
+pub struct Audience {
+    /// Where the key comes from.
+    pub origin: KeyOrigin,
     /// Whether the protocol's version wants results to say that they are complete.
-    pub(crate) says_complete: bool,
-    pub(crate) on_lapse: OnLapse,
+    pub says_complete: bool,
+    /// What becomes of a call whose outcome is unknown.
+    pub on_lapse: OnLapse,
 }
 
 /// A refusal, as a tool error that tells a model what to do.
-pub(crate) fn refused(refusal: &Refusal, audience: &Audience) -> Reply {
+pub fn refused(refusal: &Refusal, audience: &Audience) -> Reply {
     let advice = advice(refusal.reason, audience);
     let text = if refusal.reason == Reason::BadKey {
         // What is wrong with this key is in the detail.
@@ -149,6 +169,22 @@ pub(crate) fn refused(refusal: &Refusal, audience: &Audience) -> Reply {
     Reply::Result(tool_result(&text, true, &meta, says_complete))
 }
 
+/// The answer to a call of which nobody could find out later whether it happened.
+pub fn not_verifiable(verifying: &str, says_complete: bool) -> Reply {
+    let text = format!(
+        "onlyonce: this call was not run. If its answer were lost, {verifying} would be asked whether \
+         it took effect, and an argument that is needed for that is missing. Send it."
+    );
+    let meta = json!({"onlyonce/refused": {"reason": "not-verifiable"}});
+    Reply::Result(tool_result(&text, true, &meta, says_complete))
+}
+
+/// The answer to a request that did not reach the server, or whose answer was lost.
+pub(crate) fn undelivered(id: &Id, why: &str) -> String {
+    let error = raw(&json!({"code": UNDELIVERED, "message": format!("onlyonce: {why}")}));
+    Reply::Error(error).message(id)
+}
+
 /// The refusal of a call beyond the most that a session may have.
 pub(crate) fn busy(calls_max: usize, audience: &Audience) -> Reply {
     let text = format!(
@@ -162,7 +198,8 @@ pub(crate) fn busy(calls_max: usize, audience: &Audience) -> Reply {
 pub(crate) fn unreadable(id: &Id) -> String {
     let message = format!(
         "onlyonce: a message that names {KEY} or a tool call cannot be read, and was not passed on. \
-         Send each message as one line of valid JSON: NaN, Infinity and half surrogate pairs are not."
+         Send each message as one line of valid JSON (NaN, Infinity and half surrogate pairs are not), \
+         and params, arguments and _meta of a tool call as objects."
     );
     let error = raw(&json!({"code": PARSE_ERROR, "message": message}));
     Reply::Error(error).message(id)
@@ -202,6 +239,15 @@ fn advice(reason: Reason, audience: &Audience) -> String {
         Reason::BadKey | Reason::MissingKey | Reason::BadTtl | Reason::Unscoped => {
             "Nothing was run. Send a new random UUID as idempotencyKey, or leave it out.".to_owned()
         }
+        Reason::KeyOutOfTime => {
+            format!("The idempotencyKey is too old, or from the future. {FIND_OUT}")
+        }
+        Reason::Mismatch if audience.origin == KeyOrigin::CallId => {
+            "This call was not run: the same call was made before, with other arguments. First find \
+             out what that one did, with a tool that only reads. If it did what is wanted, go on. If \
+             this is meant as well, call it with a new random UUID as idempotencyKey."
+                .to_owned()
+        }
         Reason::Mismatch | Reason::OtherCredential => {
             "This call was not run: its idempotencyKey was already used for another call. To retry \
              that call, send exactly its arguments. For a new action, or changed arguments, make a \
@@ -221,6 +267,7 @@ fn advice(reason: Reason, audience: &Audience) -> String {
         | Reason::ShuttingDown
         | Reason::StoreDown
         | Reason::TooManyRunning
+        | Reason::TooMuchBuffered
         | Reason::OverQuota
         | Reason::TooManyBadRequests => format!("This try did not run the tool. {LATER}"),
         Reason::NotStored => {
@@ -237,11 +284,14 @@ fn advice(reason: Reason, audience: &Audience) -> String {
 }
 
 fn unknown(audience: &Audience) -> String {
-    let lost = if audience.is_derived {
-        "The same call was made before, and it is not known whether it took effect: its answer was \
-         lost."
-    } else {
-        "It is not known whether this call took effect: its answer was lost."
+    let lost = match audience.origin {
+        KeyOrigin::Derived => {
+            "The same call was made before, and it is not known whether it took effect: its answer \
+             was lost."
+        }
+        KeyOrigin::Sent | KeyOrigin::CallId => {
+            "It is not known whether this call took effect: its answer was lost."
+        }
     };
     let same_key = match audience.on_lapse {
         OnLapse::Hold => "",

@@ -2,14 +2,20 @@
 
 use onlyonce_core::fingerprint::{Part, canonical_json, derive_key};
 use onlyonce_core::{Fingerprint, FingerprintBuilder};
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::catalog::KEY;
+use crate::decide::TOOLS_LIST;
 use crate::members::{Members, raw, read};
-use crate::message::Id;
+use crate::message::{Id, request};
 
 /// The member of `_meta` by which a client that serves several conversations tells them apart.
 const CONVERSATION: &str = "onlyonce/conversation";
+/// The same by the names that clients use on their own; the first that is there counts.
+const CLIENTS_CONVERSATIONS: [&str; 2] = ["openai/session", "vscode.conversationId"];
+/// The member of `_meta` by which a client names one tool call of its model: a retry has the same one.
+pub(crate) const CALL_ID: &str = "onlyonce/callId";
 /// Members of a call that differ from try to try, or are counted on their own: a progress token, the
 /// user's answers to a question of the tool. Every other member is part of what the call means: as a
 /// task (`task`), for example, it has another kind of answer.
@@ -23,12 +29,15 @@ const NOT_COUNTED: [&str; 5] = [
 /// There since version 2026-07-28 of the protocol; from then on a result says that it is complete.
 const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 
+/// One call of a tool, read.
 #[derive(Debug)]
-pub(crate) struct ToolCall {
+pub struct ToolCall {
     pub(crate) tool: String,
     pub(crate) key: SentKey,
     /// Which conversation it belongs to, if it says so.
     pub(crate) conversation: Option<String>,
+    /// What the client calls this call of its model, in our own member of `_meta`.
+    call_id: Option<String>,
     /// The message without what is ours.
     forwarded: Members,
     /// What the client says with every request, for a request of ours.
@@ -49,27 +58,27 @@ pub(crate) enum SentKey {
     NotText,
 }
 
-/// A call of which we cannot read every name, such as one with half a surrogate pair in it. A server may
-/// be less strict.
+/// A call of which we cannot read every name, such as one with half a surrogate pair in it, or one of
+/// another form than the protocol's, such as params in an array. A server may be less strict.
 pub(crate) struct Ambiguous;
 
 impl ToolCall {
-    /// Nothing if this is no call that a server would understand.
+    /// Nothing if this is no call that any server would understand.
     pub(crate) fn read(line: &str, params: &RawValue) -> Result<Option<Self>, Ambiguous> {
         let mut message = Members::parse(line).ok_or(Ambiguous)?.without_repeated();
         let Some(mut params) = object(params)?.map(Members::without_repeated) else {
             return Ok(None);
         };
-        let tool = match params.get("name").map(|name| (name.get(), read(name))) {
-            Some((_, Some(tool))) => tool,
-            Some((name, None)) if name.starts_with('"') => return Err(Ambiguous),
-            Some((_, None)) | None => return Ok(None),
+        let tool = match params.get("name").map(read) {
+            Some(Some(tool)) => tool,
+            Some(None) | None => return Err(Ambiguous),
         };
         let mut arguments = params.get("arguments").map(object).transpose()?.flatten();
         let mut meta = params.get("_meta").map(object).transpose()?.flatten();
         let in_arguments = sent_key(arguments.as_mut());
         let in_meta = sent_key(meta.as_mut());
-        let conversation = meta.as_mut().and_then(|meta| meta.take(CONVERSATION));
+        let conversation = meta.as_mut().and_then(conversation);
+        let call_id = meta.as_mut().and_then(|meta| meta.take(CALL_ID));
 
         if let Some(arguments) = &arguments {
             params.set("arguments", arguments.to_raw());
@@ -87,7 +96,8 @@ impl ToolCall {
                 (SentKey::Nothing | SentKey::Null, in_meta) => in_meta,
                 (in_arguments @ (SentKey::Text(_) | SentKey::NotText), _) => in_arguments,
             },
-            conversation: conversation.and_then(|value| read(&value)),
+            conversation,
+            call_id: call_id.and_then(|id| text_or_number(&id)),
             forwarded: message,
             others: params.except(&NOT_COUNTED),
             arguments: params.take("arguments"),
@@ -95,8 +105,13 @@ impl ToolCall {
         }))
     }
 
-    /// The message as the server gets it.
-    pub(crate) fn message(&self) -> String {
+    /// The tool's name.
+    pub fn tool(&self) -> &str {
+        &self.tool
+    }
+
+    /// The message as the server gets it: without what is ours.
+    pub fn message(&self) -> String {
         self.forwarded.to_raw().get().to_owned()
     }
 
@@ -105,6 +120,53 @@ impl ToolCall {
         let mut message = self.forwarded.clone();
         message.set("id", id.to_raw());
         message.to_raw().get().to_owned()
+    }
+
+    /// What the client calls this call of its model, by the first of `names` that is there, or by our
+    /// own.
+    pub(crate) fn call_id(&self, names: &[String]) -> Option<String> {
+        let meta = self.meta.as_ref();
+        let of_client = || {
+            let mut found = names.iter().filter_map(|name| meta?.get(name));
+            found.find_map(text_or_number)
+        };
+        self.call_id.clone().or_else(of_client)
+    }
+
+    /// A key from the client's own name of this call: another try has the same one, whatever its
+    /// arguments have become.
+    pub(crate) fn key_of_id(&self, id: &str) -> Option<String> {
+        let run = self.conversation.as_deref().unwrap_or_default();
+        derive_key(run, raw(&[id]).get().as_bytes(), false)
+    }
+
+    /// A request for the list of tools, as whoever makes this call would send it.
+    pub fn list_request(&self, id: &Id, cursor: Option<&str>) -> String {
+        let mut params = Members::default();
+        if let Some(mut meta) = self.meta.clone() {
+            meta.take("progressToken");
+            params.set("_meta", meta.to_raw());
+        }
+        if let Some(cursor) = cursor {
+            params.set("cursor", raw(cursor));
+        }
+        request(id, TOOLS_LIST, &params)
+    }
+
+    /// What it means as one JSON object, without anything that differs from try to try.
+    pub fn meaning(&self) -> String {
+        let mut meaning = self.others.clone();
+        meaning.set("name", raw(&self.tool));
+        let arguments = String::from_utf8_lossy(self.arguments()).into_owned();
+        let arguments = RawValue::from_string(arguments);
+        meaning.set("arguments", arguments.expect("it was read as JSON"));
+        meaning.to_raw().get().to_owned()
+    }
+
+    /// The value at a pointer into its arguments.
+    pub(crate) fn argument(&self, pointer: &str) -> Option<Value> {
+        let arguments: Value = serde_json::from_slice(self.arguments()).ok()?;
+        arguments.pointer(pointer).cloned()
     }
 
     /// What it means, whatever the order and spelling: the tool, its arguments, and what else is
@@ -136,7 +198,8 @@ impl ToolCall {
         derive_key(conversation, &content, false)
     }
 
-    pub(crate) fn says_complete(&self) -> bool {
+    /// Whether its version of the protocol wants results to say that they are complete.
+    pub fn says_complete(&self) -> bool {
         let meta = self.meta.as_ref();
         meta.is_some_and(|meta| meta.get(VERSION).is_some())
     }
@@ -147,9 +210,10 @@ impl ToolCall {
     }
 }
 
-/// Nothing if this is something else than an object.
+/// Nothing if there is nothing: `null`. What is neither that nor an object may hold a key where we do
+/// not look for one.
 fn object(raw: &RawValue) -> Result<Option<Members>, Ambiguous> {
-    if !raw.get().starts_with('{') {
+    if raw.get() == "null" {
         return Ok(None);
     }
     Members::of(raw).map(Some).ok_or(Ambiguous)
@@ -160,5 +224,22 @@ fn sent_key(members: Option<&mut Members>) -> SentKey {
         None => SentKey::Nothing,
         Some(null) if null.get() == "null" => SentKey::Null,
         Some(value) => read(&value).map_or(SentKey::NotText, SentKey::Text),
+    }
+}
+
+/// Takes the name of the conversation out, or reads the client's own.
+fn conversation(meta: &mut Members) -> Option<String> {
+    let ours = meta.take(CONVERSATION).and_then(|name| read(&name));
+    let of_client = || CLIENTS_CONVERSATIONS.iter().find_map(|it| meta.text(it));
+    ours.or_else(of_client)
+}
+
+fn text_or_number(value: &RawValue) -> Option<String> {
+    match read(value)? {
+        Value::String(text) if !text.is_empty() => Some(text),
+        Value::Number(number) => Some(number.to_string()),
+        Value::String(_) | Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => {
+            None
+        }
     }
 }

@@ -34,23 +34,37 @@ pub fn key_schema() -> Value {
 
 /// The tools seen so far, and whether each is covered.
 #[derive(Debug, Default)]
-pub(crate) struct Catalog {
-    covered: BTreeMap<String, bool>,
+pub struct Catalog {
+    tools: BTreeMap<String, Known>,
+}
+
+#[derive(Debug)]
+struct Known {
+    is_covered: bool,
+    /// The headers in which arguments are repeated over HTTP, and where each argument is.
+    headers: Vec<(String, String)>,
 }
 
 impl Catalog {
     /// Whether a tool is covered; nothing if it is not known.
-    pub(crate) fn covers(&self, tool: &str) -> Option<bool> {
-        self.covered.get(tool).copied()
+    pub fn covers(&self, tool: &str) -> Option<bool> {
+        self.tools.get(tool).map(|known| known.is_covered)
     }
 
-    pub(crate) fn forget(&mut self) {
-        self.covered.clear();
+    /// The headers in which a tool's arguments are repeated, each with the pointer to its argument.
+    pub(crate) fn headers_of(&self, tool: &str) -> Vec<(String, String)> {
+        let known = self.tools.get(tool);
+        known.map(|known| known.headers.clone()).unwrap_or_default()
+    }
+
+    /// Knows nothing any more: the server's tools have changed.
+    pub fn forget(&mut self) {
+        self.tools.clear();
     }
 
     /// Reads a result of `tools/list`; gives it as the client gets it. What is no such result stays
     /// as it is.
-    pub(crate) fn learn(&mut self, result: Box<RawValue>, chosen: &Tools) -> Box<RawValue> {
+    pub fn learn(&mut self, result: Box<RawValue>, chosen: &Tools) -> Box<RawValue> {
         let list = Members::of(&result);
         let tools = list.as_ref().and_then(|list| list.get("tools"));
         let (Some(mut list), Some(mut tools)) =
@@ -62,11 +76,38 @@ impl Catalog {
             let Some(name) = tool.text("name") else {
                 continue;
             };
+            let headers = headers_in(tool);
             let is_covered = chosen.include(&name) && !is_read_only(tool) && offer_key(tool);
-            self.covered.insert(name, is_covered);
+            let known = Known {
+                is_covered,
+                headers,
+            };
+            self.tools.insert(name, known);
         }
         list.set("tools", raw(&tools));
         list.to_raw()
+    }
+}
+
+/// What a tool's schema says of arguments that are repeated in headers (2026-07-28): by `properties`
+/// alone, so that there is one place for each.
+fn headers_in(tool: &Members) -> Vec<(String, String)> {
+    let schema = tool.get("inputSchema").and_then(read::<Value>);
+    let mut found = Vec::new();
+    collect_headers(&schema.unwrap_or_default(), "", &mut found);
+    found
+}
+
+fn collect_headers(schema: &Value, at: &str, found: &mut Vec<(String, String)>) {
+    let Some(properties) = schema["properties"].as_object() else {
+        return;
+    };
+    for (name, property) in properties {
+        let at = format!("{at}/{}", name.replace('~', "~0").replace('/', "~1"));
+        if let Some(header) = property["x-mcp-header"].as_str() {
+            found.push((header.to_owned(), at.clone()));
+        }
+        collect_headers(property, &at, found);
     }
 }
 

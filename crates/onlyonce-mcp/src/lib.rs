@@ -8,16 +8,38 @@
 mod answer;
 mod call;
 mod catalog;
+mod decide;
+mod exchange;
+mod keys;
 mod lines;
 mod members;
 mod message;
 mod pending;
 mod proxy;
+mod remote;
 mod rules;
 mod session;
+mod sse;
+mod verify;
 
 pub use globset::Error as PatternError;
 
+/// The decisions and the words, without a transport: for a proxy that has its own.
+pub mod parts {
+    pub use crate::answer::{Audience, is_failure, not_verifiable, outcome_of, refused, repeated};
+    pub use crate::call::ToolCall;
+    pub use crate::catalog::Catalog;
+    pub use crate::decide::{Decision, decide};
+    pub use crate::exchange::{Exchanged, exchange, is_before_the_tool};
+    pub use crate::keys::{KeyOrigin, has_key, text as key_text};
+    pub use crate::message::{Id, Reply, each};
+    pub use crate::sse::{Event, Events, TooLarge, event};
+    pub use crate::verify::About;
+}
+
 pub use catalog::key_schema;
+pub use exchange::{AnswerBody, Http, Unanswered};
 pub use proxy::{Ended, Proxy};
+pub use remote::Remote;
 pub use rules::{Derive, Errors, Rules, Tools};
+pub use verify::{Verify, VerifyError};

@@ -13,13 +13,14 @@ use crate::members::{Members, raw, read};
 /// A request's id. Compared as a value, `"a"` and `"\u0061"` are one, and sent back as it was written:
 /// a number with more digits than we can hold would be another one.
 #[derive(Clone, Debug)]
-pub(crate) struct Id {
+pub struct Id {
     value: String,
     written: Option<Box<str>>,
 }
 
 impl Id {
-    pub(crate) fn of(id: &RawValue) -> Self {
+    /// The id that is written like this.
+    pub fn of(id: &RawValue) -> Self {
         let written = id.get();
         // What is no whole number of 64 bits is compared digit by digit. An id that is no value, such
         // as 1e400, still names its request.
@@ -35,7 +36,7 @@ impl Id {
     }
 
     /// The id of an answer to a request whose id cannot be read.
-    pub(crate) fn null() -> Self {
+    pub fn null() -> Self {
         Self::ours("null".to_owned())
     }
 
@@ -177,7 +178,7 @@ impl<'a> Message<'a> {
 
 /// What is on one line: a message, or a batch of them, which older versions of the protocol have.
 /// They go on one by one, for each may be a call.
-pub(crate) fn each(line: String) -> Vec<String> {
+pub fn each(line: String) -> Vec<String> {
     if !line.trim_start().starts_with('[') {
         return vec![line];
     }
@@ -189,14 +190,16 @@ pub(crate) fn each(line: String) -> Vec<String> {
 
 /// The answer to a request.
 #[derive(Clone, Debug)]
-pub(crate) enum Reply {
+pub enum Reply {
+    /// What was asked for.
     Result(Box<RawValue>),
+    /// Why not.
     Error(Box<RawValue>),
 }
 
 impl Reply {
     /// As it is sent.
-    pub(crate) fn message(&self, id: &Id) -> String {
+    pub fn message(&self, id: &Id) -> String {
         let mut message = Members::default();
         message.set("jsonrpc", raw("2.0"));
         message.set("id", id.to_raw());
@@ -204,15 +207,38 @@ impl Reply {
         message.to_raw().get().to_owned()
     }
 
+    /// The answer in a response; nothing if the message is none.
+    pub fn of(message: &str) -> Option<Self> {
+        match Message::read(message) {
+            Message::Response { reply, .. } => Some(reply),
+            Message::Request { .. }
+            | Message::Notification { .. }
+            | Message::Other
+            | Message::Unreadable => None,
+        }
+    }
+
+    /// The answer in the response to the request of this id; nothing if the message is another.
+    pub fn to(message: &str, id: &Id) -> Option<Self> {
+        match Message::read(message) {
+            Message::Response { id: of, reply } if of == *id => Some(reply),
+            Message::Response { .. }
+            | Message::Request { .. }
+            | Message::Notification { .. }
+            | Message::Other
+            | Message::Unreadable => None,
+        }
+    }
+
     /// As it is stored: without the id, which belongs to one request.
-    pub(crate) fn stored(&self) -> Vec<u8> {
+    pub fn stored(&self) -> Vec<u8> {
         let mut stored = Members::default();
         self.put_into(&mut stored);
         stored.to_raw().get().as_bytes().to_vec()
     }
 
     /// What [`stored`](Self::stored) wrote.
-    pub(crate) fn restored(stored: &[u8]) -> Option<Self> {
+    pub fn restored(stored: &[u8]) -> Option<Self> {
         let mut stored: Members = serde_json::from_slice(stored).ok()?;
         match (stored.take("result"), stored.take("error")) {
             (_, Some(error)) => Some(Self::Error(error)),

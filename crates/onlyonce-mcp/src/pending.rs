@@ -16,6 +16,13 @@ const LISTS_MAX: usize = 1000;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct CallNumber(pub(crate) u64);
 
+/// What became of a request of ours. One whose answer was lost is dropped.
+pub(crate) enum Heard {
+    Reply(Reply),
+    /// It certainly did not reach the server.
+    NotSent,
+}
+
 #[derive(Default)]
 pub(crate) struct Pending {
     /// Requests of ours.
@@ -30,12 +37,12 @@ pub(crate) struct Pending {
 #[derive(Default)]
 struct Asked {
     is_server_gone: bool,
-    replies: BTreeMap<Id, oneshot::Sender<Reply>>,
+    replies: BTreeMap<Id, oneshot::Sender<Heard>>,
 }
 
 impl Pending {
     /// Notes a request of ours; nothing if no answer will come.
-    pub(crate) fn ask(&self, id: &Id) -> Option<oneshot::Receiver<Reply>> {
+    pub(crate) fn ask(&self, id: &Id) -> Option<oneshot::Receiver<Heard>> {
         let mut asked = lock(&self.asked);
         if asked.is_server_gone {
             return None;
@@ -46,7 +53,7 @@ impl Pending {
     }
 
     /// Who waits for the answer to a request of ours.
-    pub(crate) fn asked(&self, id: &Id) -> Option<oneshot::Sender<Reply>> {
+    pub(crate) fn asked(&self, id: &Id) -> Option<oneshot::Sender<Heard>> {
         lock(&self.asked).replies.remove(id)
     }
 

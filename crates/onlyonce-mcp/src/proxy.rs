@@ -15,11 +15,12 @@ use tokio::task::JoinHandle;
 
 use crate::lines::Lines;
 use crate::message::each;
+use crate::remote::{Peer, Remote};
 use crate::rules::Rules;
 use crate::session::Session;
 
 /// One message. Files travel in messages.
-const LINE_BYTES_MAX: u64 = 256 << 20;
+pub(crate) const LINE_BYTES_MAX: u64 = 256 << 20;
 /// Messages on their way to one side.
 const QUEUE_MAX: usize = 64;
 /// How long calls may go on once the proxy was told to stop.
@@ -132,6 +133,55 @@ impl Proxy {
         session.settled().await;
         client_writer.close().await;
         read.map(|()| first)
+    }
+
+    /// The same for a server on the network, which a client on lines of text reaches by streamable HTTP.
+    /// It ends with the client, or when `stop` returns; a server that cannot be reached does not end it.
+    pub async fn run_remote<CR, CW>(
+        &self,
+        client: (CR, CW),
+        server: Remote,
+        stop: impl Future<Output = ()>,
+    ) -> io::Result<()>
+    where
+        CR: AsyncRead + Unpin,
+        CW: AsyncWrite + Unpin + Send + 'static,
+    {
+        let (to_client, client_writer) = writer(client.1);
+        let (to_server, said) = mpsc::channel(QUEUE_MAX);
+        let session = Session::new(
+            self.engine.clone(),
+            Arc::clone(&self.rules),
+            Arc::clone(&self.policy),
+            to_client,
+            to_server,
+        );
+        let peer = Peer::new(server, Arc::clone(&session));
+        let mut stop = pin!(stop.fuse());
+        let serving = peer.serve(said);
+        let from_client = hear_client(client.0, &session);
+        tokio::pin!(serving, from_client);
+        let read = tokio::select! {
+            () = &mut serving => Ok(()),
+            read = &mut from_client => read,
+            () = &mut stop => Ok(()),
+        };
+        let told_to_stop = async {
+            if !stop.is_terminated() {
+                stop.await;
+            }
+            tokio::time::sleep(DRAIN_MAX).await;
+        };
+        tokio::select! {
+            () = session.settled() => {}
+            () = told_to_stop => {}
+            () = &mut serving => {}
+        }
+        session.server_gone();
+        session.settled().await;
+        peer.close().await;
+        client_writer.close().await;
+        read
     }
 }
 

@@ -7,6 +7,8 @@ use onlyonce_core::key::Charset;
 use onlyonce_core::policy::{Duplicate, Limits, StoredRule};
 use onlyonce_core::{KeyRule, OnLapse, Policy};
 
+use crate::verify::Verify;
+
 /// Longer keys are no keys.
 pub(crate) const KEY_BYTES_MAX: usize = 255;
 /// A larger result reaches its first caller, but not its retries.
@@ -17,6 +19,8 @@ const LEASE: Duration = Duration::from_secs(10);
 const WAIT_MAX: Duration = Duration::from_secs(45);
 /// How long a tool may run. Whoever waits for it decides sooner.
 const RUN_MAX: Duration = Duration::from_secs(60 * 60);
+/// Unique for each call of the model, and the same when the call is sent again.
+const CLAUDE_CODE: &str = "claudecode/toolUseId";
 const RETRY_AFTER: Duration = Duration::from_secs(2);
 
 /// How calls are made to run once.
@@ -32,8 +36,13 @@ pub struct Rules {
     pub errors: Errors,
     /// How long a result is kept.
     pub keep_for: Duration,
+    /// The members of a call's `_meta` in which clients name one call of their model, as Claude Code
+    /// does. Such a name is the key of a call that has no other one.
+    pub call_ids: Vec<String>,
     /// What replaces a missing key.
     pub derive: Option<Derive>,
+    /// How to find out whether calls happened whose outcome is unknown.
+    pub reconcile: Vec<Verify>,
 }
 
 impl Rules {
@@ -46,8 +55,15 @@ impl Rules {
             on_lapse: OnLapse::Hold,
             errors: Errors::Replay,
             keep_for: Duration::from_secs(24 * 60 * 60),
+            call_ids: vec![CLAUDE_CODE.to_owned()],
             derive: None,
+            reconcile: Vec::new(),
         }
+    }
+
+    /// How to find out whether a call of this tool happened.
+    pub fn verify(&self, tool: &str) -> Option<&Verify> {
+        self.reconcile.iter().find(|verify| verify.tool() == tool)
     }
 
     pub(crate) fn policy(&self) -> Policy {
@@ -115,7 +131,8 @@ impl Tools {
         })
     }
 
-    pub(crate) fn include(&self, tool: &str) -> bool {
+    /// Whether a tool is chosen by its name.
+    pub fn include(&self, tool: &str) -> bool {
         let is_in = |set: &GlobSet| set.is_match(tool);
         self.only.as_ref().is_none_or(is_in) && !self.except.as_ref().is_some_and(is_in)
     }

@@ -6,23 +6,23 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use onlyonce_core::{Engine, Entropy as _, OsEntropy, Policy};
-use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use tokio_util::task::TaskTracker;
 
-use crate::answer::{busy, unreadable};
-use crate::call::{Ambiguous, SentKey, ToolCall};
-use crate::catalog::{Catalog, KEY};
-use crate::members::Members;
+use crate::answer::{busy, undelivered};
+use crate::call::ToolCall;
+use crate::catalog::Catalog;
+use crate::decide::{Decision, decide};
+use crate::exchange::Unanswered;
+use crate::keys::{self, KeyOrigin};
 use crate::message::{Id, Ids, Message, Reply};
-use crate::pending::{CallNumber, Pending, lock};
+use crate::pending::{CallNumber, Heard, Pending, lock};
 use crate::rules::Rules;
 
 mod run;
 
 /// Calls that are running or waiting.
 const CALLS_MAX: usize = 1000;
-const TOOLS_CALL: &str = "tools/call";
 
 pub(crate) struct Session {
     engine: Engine,
@@ -66,38 +66,12 @@ impl Session {
     }
 
     pub(crate) async fn client_said(self: &Arc<Self>, line: String) {
-        match Message::read(&line) {
-            Message::Request { id, method, params } if method == TOOLS_CALL => {
-                match self.read_ours(&line, params) {
-                    Ok(Some(call)) => return self.take(Some(id), line, call).await,
-                    Ok(None) => {}
-                    Err(Ambiguous) => return self.tell_client(unreadable(&id)).await,
-                }
-            }
-            Message::Notification { method, params } if method == TOOLS_CALL => {
-                match self.read_ours(&line, params) {
-                    Ok(Some(call)) => return self.take(None, line, call).await,
-                    Ok(None) => {}
-                    Err(Ambiguous) => return self.tell_client(unreadable(&Id::null())).await,
-                }
-            }
-            Message::Request { id, method, .. } if method == "tools/list" => {
-                self.pending.list(id);
-            }
-            Message::Notification { method, params }
-                if method == "notifications/cancelled" && self.stops_waiting(params) =>
-            {
-                return;
-            }
-            // A server may read what we cannot, and would run it as often as it is sent.
-            Message::Unreadable if self.may_have_key(&line) => {
-                return self.tell_client(unreadable(&Id::null())).await;
-            }
-            Message::Request { .. }
-            | Message::Notification { .. }
-            | Message::Response { .. }
-            | Message::Other
-            | Message::Unreadable => {}
+        match decide(&line, &self.rules, None) {
+            Decision::Call { id, call } => return self.take(id, line, *call).await,
+            Decision::Refuse(answer) => return self.tell_client(answer).await,
+            Decision::List(id) => self.pending.list(id),
+            Decision::Cancel(id) if self.pending.cancel(&id) => return,
+            Decision::Cancel(_) | Decision::Pass => {}
         }
         self.tell_server(line).await;
     }
@@ -107,7 +81,7 @@ impl Session {
             Message::Response { id, reply } if self.ids.made(&id) => {
                 // Whoever asked may have stopped waiting, or has been answered before.
                 if let Some(us) = self.pending.asked(&id) {
-                    drop(us.send(reply));
+                    drop(us.send(Heard::Reply(reply)));
                 }
                 return;
             }
@@ -130,6 +104,36 @@ impl Session {
         self.tell_client(line).await;
     }
 
+    /// A message of ours or of the client was not answered, and will not be.
+    pub(crate) async fn undelivered(&self, line: &str, unanswered: &Unanswered) {
+        let Message::Request { id, .. } = Message::read(line) else {
+            return;
+        };
+        if !self.ids.made(&id) {
+            self.pending.is_list(&id);
+            return self
+                .tell_client(undelivered(&id, &unanswered.to_string()))
+                .await;
+        }
+        let Some(us) = self.pending.asked(&id) else {
+            return;
+        };
+        match unanswered {
+            Unanswered::NotSent(_) => drop(us.send(Heard::NotSent)),
+            // Without a word: whoever waits takes it for lost.
+            Unanswered::Lost(_) => drop(us),
+        }
+    }
+
+    pub(crate) fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    /// The headers that a call's arguments are to be repeated in.
+    pub(crate) fn headers_of(&self, tool: &str) -> Vec<(String, String)> {
+        lock(&self.catalog).headers_of(tool)
+    }
+
     pub(crate) fn server_gone(&self) {
         self.pending.server_gone();
     }
@@ -140,34 +144,10 @@ impl Session {
         self.calls.wait().await;
     }
 
-    /// A call that is to be looked at: all others go straight to the server. An error for one that
-    /// cannot be read and may be such a call.
-    fn read_ours(
-        &self,
-        line: &str,
-        params: Option<&RawValue>,
-    ) -> Result<Option<ToolCall>, Ambiguous> {
-        let Some(params) = params else {
-            return Ok(None);
-        };
-        let call = match ToolCall::read(line, params) {
-            Err(Ambiguous) if self.may_have_key(line) => return Err(Ambiguous),
-            Err(Ambiguous) | Ok(None) => return Ok(None),
-            Ok(Some(call)) => call,
-        };
-        let is_ours = call.key != SentKey::Nothing || self.rules.derive.is_some();
-        Ok(is_ours.then_some(call))
-    }
-
-    /// Whether a line that cannot be read may be a call that is to be looked at.
-    fn may_have_key(&self, line: &str) -> bool {
-        line.contains(KEY) || (self.rules.derive.is_some() && line.contains(TOOLS_CALL))
-    }
-
     /// Answers a call in a task of its own, for other messages must not wait for it.
     async fn take(self: &Arc<Self>, id: Option<Id>, line: String, call: ToolCall) {
         if self.calls.len() >= CALLS_MAX {
-            let reply = busy(CALLS_MAX, &self.audience(&call, false));
+            let reply = busy(CALLS_MAX, &self.audience(&call, KeyOrigin::Sent));
             if let Some(id) = id {
                 self.tell_client(reply.message(&id)).await;
             }
@@ -177,7 +157,10 @@ impl Session {
         self.pending.open(number, id);
         let session = Arc::clone(self);
         self.calls.spawn(async move {
-            let line = match (session.covers(&call).await, session.has_key(&call)) {
+            let line = match (
+                session.covers(&call).await,
+                keys::has_key(&call, &session.rules),
+            ) {
                 (false, _) => line,
                 (true, false) => call.message(),
                 (true, true) => return session.answer(number, call).await,
@@ -194,21 +177,6 @@ impl Session {
         if let Some(Some(id)) = self.pending.close(number) {
             self.tell_client(reply.message(&id)).await;
         }
-    }
-
-    fn has_key(&self, call: &ToolCall) -> bool {
-        match call.key {
-            SentKey::Text(_) | SentKey::NotText => true,
-            SentKey::Nothing | SentKey::Null => self.rules.derive.is_some(),
-        }
-    }
-
-    /// A client that cancels a call of ours stops waiting for it. The call goes on: its result is
-    /// there for a retry. Returns whether it was a call of ours.
-    fn stops_waiting(&self, params: Option<&RawValue>) -> bool {
-        let params = params.and_then(Members::of);
-        let id = params.and_then(|params| params.get("requestId").map(Id::of));
-        id.is_some_and(|id| self.pending.cancel(&id))
     }
 
     fn next_id(&self) -> Id {

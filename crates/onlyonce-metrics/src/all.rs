@@ -61,6 +61,28 @@ struct Named {
     event: &'static str,
 }
 
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Deed {
+    action: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct OfUpstream {
+    upstream: Arc<str>,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Failed {
+    upstream: Arc<str>,
+    kind: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Sighting {
+    route: Arc<str>,
+    seen: &'static str,
+}
+
 /// The ends of D4's requests.
 pub(crate) struct Results {
     pub(crate) new: Counter,
@@ -98,7 +120,14 @@ pub(crate) struct All {
     pub(crate) execution_ms: Histogram,
     pub(crate) keys_active: Gauge,
     refusals: Family<Why, Counter>,
+    /// The sum of those; on no page.
+    pub(crate) refused_all: Counter,
     events: Family<Named, Counter>,
+    pub(crate) in_doubt: Gauge,
+    deeds: Family<Deed, Counter>,
+    upstream_failures: Family<Failed, Counter>,
+    upstream_up: Family<OfUpstream, Gauge>,
+    sightings: Family<Sighting, Counter>,
 }
 
 impl All {
@@ -226,19 +255,65 @@ impl All {
                 "idempotency_refused",
                 "Keyed requests refused for other reasons than a conflict or one in progress.",
             ),
+            refused_all: Counter::default(),
             events: add.it(
                 "idempotency_event",
                 "What is out of the ordinary, by its name.",
+            ),
+            in_doubt: add.it(
+                "idempotency_outcomes_in_doubt",
+                "Outcomes that are unknown and wait for an operator's decision.",
+            ),
+            deeds: add.it(
+                "idempotency_operator_action",
+                "Records that operators changed, by what they did.",
+            ),
+            upstream_failures: add.it(
+                "idempotency_upstream_failure",
+                "Requests that an upstream did not answer, by what went wrong.",
+            ),
+            upstream_up: add.it(
+                "idempotency_upstream_up",
+                "1 if the last request to the upstream was answered, 0 if not.",
+            ),
+            sightings: add.it(
+                "idempotency_observed",
+                "Requests on routes that are only observed, by what enforcing would have done.",
             ),
         }
     }
 
     pub(crate) fn refused(&self, reason: &'static str) {
+        self.refused_all.inc();
         self.refusals.get_or_create(&Why { reason }).inc();
     }
 
     pub(crate) fn event(&self, event: &'static str) {
         self.events.get_or_create(&Named { event }).inc();
+    }
+}
+
+impl All {
+    pub(crate) fn operated(&self, action: &'static str) {
+        self.deeds.get_or_create(&Deed { action }).inc();
+    }
+
+    pub(crate) fn upstream_failed(&self, upstream: &Arc<str>, kind: &'static str) {
+        let upstream = Arc::clone(upstream);
+        let failed = Failed { upstream, kind };
+        self.upstream_failures.get_or_create(&failed).inc();
+    }
+
+    pub(crate) fn observed(&self, route: &Arc<str>, seen: &'static str) {
+        let route = Arc::clone(route);
+        let sighting = Sighting { route, seen };
+        self.sightings.get_or_create(&sighting).inc();
+    }
+
+    pub(crate) fn set_upstream_up(&self, upstream: &Arc<str>, is_up: bool) {
+        let upstream = Arc::clone(upstream);
+        let of = OfUpstream { upstream };
+        self.upstream_up.get_or_create(&of).set(i64::from(is_up));
     }
 }
 

@@ -37,18 +37,20 @@ use self::all::All;
 use self::retries::Retries;
 use self::series::{Series, SeriesMap};
 
-pub use self::store::StoreWatch;
 use self::store::Watched;
+pub use self::store::{StoreOperation, StoreWatch};
+pub use self::text::TEXT_CONTENT_TYPE;
 
 mod all;
 mod lives;
 mod retries;
 mod series;
 mod store;
+mod text;
 mod window;
 
 /// Every metric there is, by its name without the endings of its kind (`_total`, `_bucket`, …).
-pub const NAMES: [&str; 38] = [
+pub const NAMES: [&str; 43] = [
     "idem_execution_ms",
     "idem_keys_active",
     "idem_requests",
@@ -73,6 +75,9 @@ pub const NAMES: [&str; 38] = [
     "idempotency_lock_held_longest_ms",
     "idempotency_lock_timeout",
     "idempotency_lock_wait_time_ms",
+    "idempotency_observed",
+    "idempotency_operator_action",
+    "idempotency_outcomes_in_doubt",
     "idempotency_refused",
     "idempotency_request",
     "idempotency_request_duration_ms",
@@ -85,6 +90,8 @@ pub const NAMES: [&str; 38] = [
     "idempotency_storage_error_rate",
     "idempotency_storage_operation",
     "idempotency_storage_operation_duration_ms",
+    "idempotency_upstream_failure",
+    "idempotency_upstream_up",
     "idempotency_waiters",
     "onlyonce_build",
 ];
@@ -138,6 +145,53 @@ impl Metrics {
         self.series.set_records(stats.records);
     }
 
+    /// What has been counted so far, for people.
+    pub fn totals(&self) -> Totals {
+        let results = &self.all.results;
+        Totals {
+            new: results.new.get(),
+            replayed: results.replay.get(),
+            conflicts: results.conflict.get(),
+            in_progress: results.in_progress.get(),
+            refused: self.all.refused_all.get(),
+        }
+    }
+
+    /// How many outcomes wait for a decision, as [set](Self::set_in_doubt) last.
+    pub fn in_doubt(&self) -> u64 {
+        u64::try_from(self.all.in_doubt.get()).unwrap_or(0)
+    }
+
+    /// How far the store's clock is ahead of this machine's, in milliseconds, as seen last.
+    pub fn clock_skew_ms(&self) -> i64 {
+        self.all.clock_skew_ms.get()
+    }
+
+    /// What the store was asked for so far.
+    pub fn store_operations(&self) -> Vec<StoreOperation> {
+        self.store.so_far()
+    }
+
+    /// Sets how many outcomes wait for an operator's decision.
+    pub fn set_in_doubt(&self, outcomes: u64) {
+        self.all.in_doubt.set(signed(outcomes));
+    }
+
+    /// Counts an exchange that `upstream` failed at, in a `kind` of way.
+    pub fn upstream_failed(&self, upstream: &Arc<str>, kind: &'static str) {
+        self.all.upstream_failed(upstream, kind);
+    }
+
+    /// Counts what was seen on a route that is only observed.
+    pub fn observed(&self, route: &Arc<str>, seen: &'static str) {
+        self.all.observed(route, seen);
+    }
+
+    /// Sets whether the last exchange with `upstream` went well.
+    pub fn set_upstream_up(&self, upstream: &Arc<str>, is_up: bool) {
+        self.all.set_upstream_up(upstream, is_up);
+    }
+
     /// Everything, in the text format of OpenMetrics.
     pub fn page(&self) -> String {
         let _one = self
@@ -150,6 +204,18 @@ impl Metrics {
         let mut page = String::new();
         encode(&mut page, &self.registry).expect("a string takes whatever is written");
         page
+    }
+
+    /// Everything, in the older text format of Prometheus.
+    pub fn text_page(&self) -> String {
+        text::of(&self.page())
+    }
+
+    /// A record is there from before this process started, with so much of its time left: its end is
+    /// counted too.
+    pub fn resumed(&self, about: &About<'_>, keep_left: Duration, keep_for: Duration) {
+        let due = self.clock.now() + keep_left;
+        self.series.of(about).intake.lives.resume(due, keep_for);
     }
 
     fn claimed(&self, about: &About<'_>, series: &Series, waited: Duration) {
@@ -193,6 +259,7 @@ impl Metrics {
             }
             Reason::MissingKey
             | Reason::BadKey
+            | Reason::KeyOutOfTime
             | Reason::BadTtl
             | Reason::Unscoped
             | Reason::Unverified
@@ -207,10 +274,26 @@ impl Metrics {
             | Reason::Panicked
             | Reason::ResponseTooLarge
             | Reason::TooManyRunning
+            | Reason::TooMuchBuffered
             | Reason::OverQuota
             | Reason::TooManyBadRequests => self.all.refused(reason.name()),
         }
     }
+}
+
+/// Keyed requests since the start, by how they ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Ran.
+    pub new: u64,
+    /// Got a stored or shared answer.
+    pub replayed: u64,
+    /// Used a key for something else.
+    pub conflicts: u64,
+    /// Came while their original ran, and were refused.
+    pub in_progress: u64,
+    /// Were refused for another reason.
+    pub refused: u64,
 }
 
 /// The parts of [`Event::Stored`] that are measured.
@@ -291,6 +374,7 @@ impl Subscriber for Metrics {
                 let now = self.clock.now();
                 self.series.forgotten(about, now, *keep_for, *lifetime);
             }
+            Event::Operated(operated) => self.all.operated(operated.deed.name()),
             other => self.all.event(other.name()),
         }
     }

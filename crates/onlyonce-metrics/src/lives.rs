@@ -18,10 +18,14 @@ pub(crate) struct Lives {
 impl Lives {
     /// A key was stored at `now`.
     pub(crate) fn begin(&self, now: Duration, keep_for: Duration) {
+        self.resume(now + keep_for, keep_for);
+    }
+
+    /// A key that was stored earlier ends at `due`.
+    pub(crate) fn resume(&self, due: Duration, keep_for: Duration) {
         let mut ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
-        *ends
-            .entry((end(now + keep_for, keep_for), keep_for))
-            .or_default() += 1;
+        let step = (end(due, keep_for), keep_for);
+        *ends.entry(step).or_default() += 1;
     }
 
     /// A key that would have ended at `due` is gone; false if it was not begun here.

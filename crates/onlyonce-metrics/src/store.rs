@@ -40,6 +40,21 @@ struct OfBackend {
     backend: &'static str,
 }
 
+/// What a store was asked for, since the start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreOperation {
+    /// Its verb.
+    pub name: &'static str,
+    /// How often.
+    pub count: u64,
+    /// How often it failed.
+    pub errors: u64,
+    /// How long all of it took.
+    pub spent: Duration,
+    /// The bound that 99 in 100 calls kept; nothing if they are beyond all bounds.
+    pub within: Option<Duration>,
+}
+
 /// What is measured of a store.
 pub struct StoreWatch {
     backend: &'static str,
@@ -102,6 +117,20 @@ impl StoreWatch {
             };
             rates.insert(seen.verb, rate);
         }
+    }
+
+    /// What was asked for so far.
+    pub(crate) fn so_far(&self) -> Vec<StoreOperation> {
+        let snapshot = self.meter.snapshot();
+        let seen = snapshot.operations().iter().filter(|it| it.count > 0);
+        let operation = |it: &OperationSnapshot| StoreOperation {
+            name: it.verb.name(),
+            count: it.count,
+            errors: it.errors(),
+            spent: it.sum,
+            within: most_within(it),
+        };
+        seen.map(operation).collect()
     }
 
     fn of_backend(&self) -> OfBackend {
@@ -230,6 +259,13 @@ impl StoreWatch {
         )?;
         ConstCounter::new(connections.exhausted).encode(exhausted.encode_family(&labels)?)
     }
+}
+
+/// The bound that 99 in 100 calls kept; nothing if they are beyond all bounds.
+fn most_within(seen: &OperationSnapshot) -> Option<Duration> {
+    let most = seen.count - seen.count / 100;
+    let mut bounds = BUCKETS.into_iter().zip(seen.buckets);
+    bounds.find_map(|(bound, up_to)| (up_to >= most).then_some(bound))
 }
 
 fn metered(backend: &'static str, store: &Arc<dyn Store>) -> (Arc<dyn Store>, Arc<Meter>) {

@@ -81,13 +81,11 @@ impl Audit {
         let open = Trail::at(path).open(settings.keep, settings.file_bytes_max)?;
         let (entries, waiting) = sync_channel(WAITING_MAX);
         let lost = Arc::<AtomicU64>::default();
-        let mut random = [0; 8];
-        OsEntropy::new().fill(&mut random);
         let writer = Writer {
             open,
             waiting,
             lost: Arc::clone(&lost),
-            run: u64::from_le_bytes(random),
+            run: random_run(),
             number: 0,
         };
         let writer = std::thread::Builder::new()
@@ -147,6 +145,13 @@ impl Subscriber for Audit {
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
     }
+}
+
+/// What tells the entries of one run from those of others.
+fn random_run() -> u64 {
+    let mut random = [0; 8];
+    OsEntropy::new().fill(&mut random);
+    u64::from_le_bytes(random)
 }
 
 /// The thread that writes.

@@ -1,18 +1,19 @@
 //! Tells when a key's time is over. A store drops what has expired without a word, so whoever
-//! stored a key remembers when that will be; bounded, and only while somebody wants to know.
+//! stored a key remembers when that will be; bounded, and only while somebody wants to know. What was
+//! stored before a restart is found again in the store: see `resume`.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use onlyonce_core::key::Hint;
-use onlyonce_core::{About, Clock, Event, Meta, Slot, Subscriber, SystemClock};
+use onlyonce_core::{About, Clock, Event, Meta, Record, Slot, Subscriber, SystemClock};
 
 #[cfg(test)]
 mod tests;
 
 /// Keys remembered at most; the end of further ones is counted by the metrics only.
-const KEYS_MAX: usize = 100_000;
+pub(crate) const KEYS_MAX: usize = 100_000;
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 pub(crate) struct Ends {
@@ -26,6 +27,8 @@ pub(crate) struct Ends {
 struct Due {
     queues: BTreeMap<Alike, VecDeque<End>>,
     keys: usize,
+    /// How often the keys among them were replayed, that were.
+    replays: BTreeMap<Slot, u64>,
 }
 
 /// What many keys have in common, kept once.
@@ -34,6 +37,8 @@ struct Alike {
     keep_for: Duration,
     operation: Arc<str>,
     holder: Arc<str>,
+    /// Stored before this process started: these are put in order by themselves.
+    resumed: bool,
 }
 
 struct End {
@@ -70,12 +75,29 @@ impl Ends {
             let mut due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
             due.take_over(now)
         };
-        for (alike, end) in over {
-            self.tell(&alike, end, now);
+        for (alike, end, replays) in over {
+            self.tell(&alike, end, replays, now);
         }
     }
 
-    fn tell(&self, alike: &Alike, end: End, now: Duration) {
+    /// Remembers what the store has from before this process started.
+    pub(crate) fn resume(&self, records: Vec<(Slot, Record)>) {
+        let now = self.clock.now();
+        let mut found: Vec<_> = records
+            .into_iter()
+            .map(|(slot, record)| resumed(slot, &record, now))
+            .collect();
+        found.sort_by_key(|(_, end, _)| end.at);
+        let mut due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
+        for (alike, end, replays) in found {
+            if replays > 0 {
+                due.replays.insert(end.slot, replays);
+            }
+            due.remember(alike, end);
+        }
+    }
+
+    fn tell(&self, alike: &Alike, end: End, replays: u64, now: Duration) {
         let more = end.more.map(|more| *more).unwrap_or_default();
         let about = About {
             slot: &end.slot,
@@ -95,6 +117,7 @@ impl Ends {
             keep_for: alike.keep_for,
             lifetime: alike.keep_for + now.saturating_sub(end.at),
             forgotten: false,
+            replays,
             resource: more.resource,
         };
         for concerned in &self.concerned {
@@ -112,7 +135,7 @@ impl Due {
     }
 
     /// Takes out what is over by `now`, in order.
-    fn take_over(&mut self, now: Duration) -> Vec<(Alike, End)> {
+    fn take_over(&mut self, now: Duration) -> Vec<(Alike, End, u64)> {
         let mut over = Vec::new();
         self.queues.retain(|alike, queue| {
             while let Some(end) = queue.pop_front_if(|end| end.at <= now) {
@@ -122,8 +145,47 @@ impl Due {
         });
         self.keys -= over.len();
         over.sort_by_key(|(_, end)| end.at);
-        over
+        let told = over.into_iter().map(|(alike, end)| {
+            let replays = self.replays.remove(&end.slot).unwrap_or_default();
+            (alike, end, replays)
+        });
+        told.collect()
     }
+
+    fn replayed(&mut self, slot: Slot, number: u64) {
+        if self.replays.len() < KEYS_MAX || self.replays.contains_key(&slot) {
+            let known = self.replays.entry(slot).or_default();
+            *known = number.max(*known);
+        }
+    }
+}
+
+/// When a record of the store ends, and how often it was replayed.
+fn resumed(slot: Slot, record: &Record, now: Duration) -> (Alike, End, u64) {
+    let meta = &record.meta;
+    let since = record.completed_at.unwrap_or(record.created_at);
+    let alike = Alike {
+        keep_for: record.expires_at.since(since),
+        operation: Arc::clone(&meta.operation),
+        holder: Arc::clone(&meta.holder),
+        resumed: true,
+    };
+    let resource = record
+        .response()
+        .and_then(|response| response.resource.as_deref());
+    let more = More {
+        actor: meta.actor.clone(),
+        trace: meta.trace.clone(),
+        intake: None,
+        resource: resource.map(Into::into),
+    };
+    let end = End {
+        at: now.saturating_add(record.keep_left),
+        slot,
+        hint: meta.hint,
+        more: (more != More::default()).then(|| Box::new(more)),
+    };
+    (alike, end, record.replays)
 }
 
 async fn look(ends: Weak<Ends>) {
@@ -136,6 +198,15 @@ async fn look(ends: Weak<Ends>) {
 
 impl Subscriber for Ends {
     fn on_event(&self, about: &About<'_>, event: &Event) {
+        if let Event::ReplayCounted {
+            number: Some(number),
+            ..
+        } = event
+        {
+            let mut due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
+            due.replayed(*about.slot, *number);
+            return;
+        }
         let Event::Stored {
             keep_for, resource, ..
         } = event
@@ -147,6 +218,7 @@ impl Subscriber for Ends {
             keep_for: *keep_for,
             operation: Arc::clone(&meta.operation),
             holder: Arc::clone(&meta.holder),
+            resumed: false,
         };
         let more = More {
             actor: meta.actor.clone(),

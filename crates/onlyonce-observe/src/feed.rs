@@ -7,8 +7,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use onlyonce_core::{About, Clock as _, Event, Subscriber, SystemClock};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
+
+mod fields;
 
 /// How far behind a watcher may be.
 const BEHIND_MAX: usize = 1024;
@@ -28,8 +31,11 @@ pub struct EventLine {
     pub actor: Option<String>,
     /// What happened, in a word.
     pub event: String,
-    /// What else there is to say.
+    /// What else there is to say, for people.
     pub detail: String,
+    /// The same for programs: one member for each thing that is known. Times end in `_ms`.
+    #[serde(default)]
+    pub fields: Map<String, Value>,
 }
 
 /// Tells watchers what an engine says.
@@ -94,6 +100,7 @@ impl Subscriber for Feed {
         if self.watchers.load(Ordering::Relaxed) == 0 {
             return;
         }
+        let fields = fields::of(event);
         let line = EventLine {
             at: self.clock.wall().to_rfc3339(),
             slot: about.slot.to_string(),
@@ -101,7 +108,8 @@ impl Subscriber for Feed {
             operation: about.meta.operation.to_string(),
             actor: about.meta.actor.as_deref().map(str::to_owned),
             event: event.name().to_owned(),
-            detail: format!("{event:?}"),
+            detail: fields::text(&fields),
+            fields,
         };
         drop(self.told.send(Arc::new(line)));
     }

@@ -2,15 +2,19 @@
 //! the colder half goes, and who comes later starts with as much as those had, so that none that
 //! is hot is missed.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use onlyonce_core::slot::SlotMap;
-use onlyonce_core::{About, Event, Meta, Slot, Subscriber};
+use onlyonce_core::{About, Event, Meta, Reason, Slot, Subscriber};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Keys that are counted for long; twice as many are counted until it is seen which are hotter.
 const KEYS_MAX: usize = 1000;
+
+/// Callers that are counted.
+const CALLERS_MAX: usize = 10_000;
 
 /// A key that many requests came with.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
@@ -31,6 +35,32 @@ pub struct HotKey {
     pub waiters: usize,
 }
 
+/// A caller, and how often it repeats itself or is refused.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct BusyCaller {
+    /// Who, where that is known.
+    pub actor: Option<String>,
+    /// How often it got a stored or shared answer.
+    pub replays: u64,
+    /// How often it used a key for something else.
+    pub conflicts: u64,
+    /// How often it was refused for another reason.
+    pub refusals: u64,
+}
+
+#[derive(Default)]
+struct CallerCount {
+    replays: u64,
+    conflicts: u64,
+    refusals: u64,
+}
+
+impl CallerCount {
+    fn sum(&self) -> u64 {
+        self.replays + self.conflicts + self.refusals
+    }
+}
+
 /// Counts what duplicates do.
 #[derive(Default)]
 pub struct HotKeys {
@@ -42,6 +72,7 @@ struct Counts {
     by_slot: SlotMap<Count>,
     /// The most that a key had which was dropped.
     coldest: u64,
+    by_actor: BTreeMap<Option<Arc<str>>, CallerCount>,
 }
 
 struct Count {
@@ -72,6 +103,7 @@ impl Subscriber for HotKeys {
             _ => return,
         };
         let mut counts = self.counts();
+        counts.count_caller(about.meta.actor.as_ref(), event);
         let inherited = counts.coldest;
         let count = counts.by_slot.entry(*about.slot);
         let count = count.or_insert_with(|| Count {
@@ -94,6 +126,34 @@ impl Subscriber for HotKeys {
 }
 
 impl Counts {
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "what is a conflict is named; all else is not"
+    )]
+    fn count_caller(&mut self, actor: Option<&Arc<str>>, event: &Event) {
+        let is_known = self.by_actor.contains_key(&actor.cloned());
+        if !is_known && self.by_actor.len() >= CALLERS_MAX {
+            self.drop_quieter_callers();
+        }
+        let count = self.by_actor.entry(actor.cloned()).or_default();
+        if let Event::Replayed { .. } = event {
+            count.replays += 1;
+        } else if let Event::Refused { reason, .. } = event {
+            match reason {
+                Reason::Mismatch | Reason::OtherCredential => count.conflicts += 1,
+                _ => count.refusals += 1,
+            }
+        }
+    }
+
+    /// Makes room by the callers that were counted least.
+    fn drop_quieter_callers(&mut self) {
+        let mut sums: Vec<u64> = self.by_actor.values().map(CallerCount::sum).collect();
+        sums.sort_unstable();
+        let median = sums[sums.len() / 2];
+        self.by_actor.retain(|_, count| count.sum() > median);
+    }
+
     fn drop_colder_half(&mut self) {
         let mut heats: Vec<u64> = self.by_slot.values().map(Count::heat).collect();
         heats.select_nth_unstable_by(KEYS_MAX, |a, b| b.cmp(a));
@@ -114,6 +174,21 @@ impl Counts {
 impl HotKeys {
     fn counts(&self) -> MutexGuard<'_, Counts> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The callers that were replayed, refused or in conflict most, at most `limit`.
+    pub fn busiest(&self, limit: usize) -> Vec<BusyCaller> {
+        let counts = self.counts();
+        let counted = counts.by_actor.iter().filter(|(_, count)| count.sum() > 0);
+        let mut busiest: Vec<_> = counted.collect();
+        busiest.sort_by(|(one, a), (other, b)| b.sum().cmp(&a.sum()).then(one.cmp(other)));
+        let view = |(actor, count): &(&Option<Arc<str>>, &CallerCount)| BusyCaller {
+            actor: actor.as_deref().map(str::to_owned),
+            replays: count.replays,
+            conflicts: count.conflicts,
+            refusals: count.refusals,
+        };
+        busiest.iter().take(limit).map(view).collect()
     }
 
     /// The hottest keys, at most `limit`.
@@ -174,7 +249,7 @@ mod tests {
             };
             let event = Event::Attached { waiters: 1 };
             hot.on_event(&about, &event);
-            let reason = onlyonce_core::Reason::InProgress;
+            let reason = Reason::InProgress;
             let took = std::time::Duration::ZERO;
             let original = None;
             let event = Event::Refused {

@@ -24,10 +24,11 @@ mod ends;
 mod feed;
 mod hot;
 mod observers;
+mod resume;
 mod setup;
 
 pub use self::feed::{EventLine, Feed, Missed, Watcher};
-pub use self::hot::{HotKey, HotKeys};
+pub use self::hot::{BusyCaller, HotKey, HotKeys};
 pub use self::observers::Observers;
 pub use self::setup::{Observed, OpenError, Setup};
 pub use onlyonce_stores::guarded::BreakerState;

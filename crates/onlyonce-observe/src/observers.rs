@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use onlyonce_core::event::TracingSubscriber;
-use onlyonce_core::{About, Event, Record, Slot, Subscriber};
+use onlyonce_core::{About, Deed, Event, Operated, Record, Slot, Subscriber};
 use onlyonce_metrics::{Metrics, StoreWatch};
 use tracing::Level;
 
@@ -52,7 +52,7 @@ impl Observers {
     }
 
     /// Whom an engine shall tell, besides the log.
-    pub(crate) fn subscribers(&self) -> Vec<Arc<dyn Subscriber>> {
+    pub(crate) fn subscribers(&self) -> (Vec<Arc<dyn Subscriber>>, Option<Arc<Ends>>) {
         let mut all: Vec<Arc<dyn Subscriber>> = vec![
             Arc::clone(&self.metrics) as _,
             Arc::clone(&self.feed) as _,
@@ -66,14 +66,13 @@ impl Observers {
         if tracing::enabled!(target: "onlyonce", Level::INFO) {
             concerned.push(Arc::new(TracingSubscriber));
         }
-        if !concerned.is_empty() {
-            all.push(Ends::start(concerned));
-        }
-        all
+        let ends = (!concerned.is_empty()).then(|| Ends::start(concerned));
+        all.extend(ends.clone().map(|ends| ends as Arc<dyn Subscriber>));
+        (all, ends)
     }
 
-    /// Tells that an operator has forgotten `record`.
-    pub fn forgotten(&self, slot: &Slot, record: &Record) {
+    /// Tells what an operator did to `record`, which is as it was before.
+    pub fn operated(&self, slot: &Slot, record: &Record, operated: Operated) {
         let about = About {
             slot,
             meta: &record.meta,
@@ -81,22 +80,19 @@ impl Observers {
             intake: None,
             route: None,
         };
-        let since = record.completed_at.unwrap_or(record.created_at);
-        let keep_for = record.expires_at.since(since);
-        let event = Event::Expired {
-            keep_for,
-            lifetime: keep_for.saturating_sub(record.keep_left),
-            forgotten: true,
-            resource: record
-                .response()
-                .and_then(|response| response.resource.as_deref())
-                .map(Into::into),
-        };
-        TracingSubscriber.on_event(&about, &event);
-        self.metrics.on_event(&about, &event);
-        self.feed.on_event(&about, &event);
+        let is_gone = matches!(operated.deed, Deed::Forgot | Deed::Discarded);
+        self.tell(&about, &Event::Operated(Box::new(operated)));
+        if is_gone {
+            self.tell(&about, &gone(record));
+        }
+    }
+
+    fn tell(&self, about: &About<'_>, event: &Event) {
+        TracingSubscriber.on_event(about, event);
+        self.metrics.on_event(about, event);
+        self.feed.on_event(about, event);
         if let Some(audit) = &self.audit {
-            audit.on_event(&about, &event);
+            audit.on_event(about, event);
         }
     }
 
@@ -105,5 +101,21 @@ impl Observers {
         if let Some(audit) = &self.audit {
             audit.close().await;
         }
+    }
+}
+
+/// The end of a record that an operator has removed.
+fn gone(record: &Record) -> Event {
+    let since = record.completed_at.unwrap_or(record.created_at);
+    let keep_for = record.expires_at.since(since);
+    Event::Expired {
+        keep_for,
+        lifetime: keep_for.saturating_sub(record.keep_left),
+        forgotten: true,
+        replays: record.replays,
+        resource: record
+            .response()
+            .and_then(|response| response.resource.as_deref())
+            .map(Into::into),
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onlyonce_core::engine::{self, Builder};
+use onlyonce_core::event::ServerAddress;
 use onlyonce_core::{Engine, Store, Subscriber};
 use onlyonce_metrics::StoreWatch;
 use onlyonce_stores::Guarded;
@@ -13,10 +14,13 @@ use thiserror::Error;
 
 use crate::audit::{Audit, AuditError, AuditSettings};
 use crate::observers::Observers;
+use crate::resume::resume;
 
 /// The kind of store that is in this process: it cannot hang, and what it refuses it refuses for
 /// good reason.
 const MEMORY: &str = "memory";
+/// The kind that only one process has: all of its records are that one's.
+const FILE: &str = "file";
 
 type Guard = Box<dyn FnOnce(Guarded) -> Guarded + Send>;
 
@@ -56,6 +60,7 @@ pub struct Setup {
     store: Arc<dyn Store>,
     guard: Guard,
     audit: Option<AuditSettings>,
+    server: Option<ServerAddress>,
     subscribers: Vec<Arc<dyn Subscriber>>,
 }
 
@@ -67,6 +72,7 @@ impl Setup {
             store,
             guard: Box::new(|guarded| guarded),
             audit: None,
+            server: None,
             subscribers: Vec::new(),
         }
     }
@@ -82,6 +88,13 @@ impl Setup {
     #[must_use]
     pub fn audit(mut self, settings: Option<AuditSettings>) -> Self {
         self.audit = settings;
+        self
+    }
+
+    /// Tells where the store's server is when the store fails, by the store's URL.
+    #[must_use]
+    pub fn url(mut self, url: &str) -> Self {
+        self.server = onlyonce_stores::server(url);
         self
     }
 
@@ -108,11 +121,23 @@ impl Setup {
         let audit = self.audit.as_ref().map(Audit::open).transpose()?;
         let observers = Observers::new(watch, audit);
         let mut builder = configure(Engine::builder(store));
-        for subscriber in observers.subscribers().into_iter().chain(self.subscribers) {
+        if let Some(server) = self.server {
+            builder = builder.server(server);
+        }
+        let (subscribers, ends) = observers.subscribers();
+        for subscriber in subscribers.into_iter().chain(self.subscribers) {
             builder = builder.subscribe(subscriber);
         }
+        // A name made at random is nobody's before.
+        let has_earlier = self.backend == FILE || builder.has_instance();
+        let engine = builder.open().await?;
+        if has_earlier {
+            let metrics = Arc::clone(observers.metrics());
+            let is_alone = self.backend == FILE;
+            tokio::spawn(resume(engine.clone(), metrics, ends, is_alone));
+        }
         Ok(Observed {
-            engine: builder.open().await?,
+            engine,
             observers,
             guard,
         })

@@ -6,19 +6,16 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::StatusCode;
 use sqlx::SqliteConnection;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::sleep;
 
+use super::attempted::{AttemptOutcome, Attempted};
 use super::error::QueueError;
 use super::rows::Row;
 use super::{OperationId, Queue, Shared, begin, millis, outcome, rows};
 use crate::cause::{Cause, Failure};
 use crate::sender::Sent;
-
-/// A service that asks for more is asked again after this.
-const RETRY_AFTER_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// An operation on its way.
 struct Flight {
@@ -27,9 +24,9 @@ struct Flight {
 }
 
 /// An attempt that is over and not written down yet. Its operation counts as being sent until it is.
-struct Landed {
-    row: Row,
-    sent: Result<Sent, Failure>,
+pub(super) struct Landed {
+    pub(super) row: Row,
+    pub(super) sent: Result<Sent, Failure>,
     _airborne: Airborne,
 }
 
@@ -62,11 +59,19 @@ enum Until {
     Idle,
     /// Never.
     Dropped,
+    /// All that was due at this time was sent, once.
+    Sent(i64),
 }
 
 impl Queue {
     /// Sends what waits, as it comes, until it is dropped or the database fails.
     pub async fn run(&self) -> Result<Infallible, QueueError> {
+        self.run_with(|| ()).await
+    }
+
+    /// The same, and says so once it has the right to send: see [`open_shared`](Self::open_shared).
+    pub async fn run_with(&self, ready: impl FnOnce()) -> Result<Infallible, QueueError> {
+        self.deliver_with(Until::Dropped, ready).await?;
         loop {
             self.deliver(Until::Dropped).await?;
         }
@@ -76,6 +81,11 @@ impl Queue {
     /// for compensations behind one that failed.
     pub async fn drain(&self) -> Result<(), QueueError> {
         self.deliver(Until::Idle).await
+    }
+
+    /// Sends what is due now, once: what is not done after that is due later, and waits for the next call.
+    pub async fn send_due(&self) -> Result<(), QueueError> {
+        self.deliver(Until::Sent(self.now())).await
     }
 
     /// Sends what waits now rather than after its pause: the network is back.
@@ -92,12 +102,20 @@ impl Queue {
     }
 
     async fn deliver(&self, until: Until) -> Result<(), QueueError> {
+        self.deliver_with(until, || ()).await
+    }
+
+    async fn deliver_with(&self, until: Until, ready: impl FnOnce()) -> Result<(), QueueError> {
         let _only = self.shared.delivering.lock().await;
+        let _sending = self.shared.folder.lock_sending().await?;
+        self.forget_impossible_pauses().await?;
+        ready();
         let parallel = self.shared.options.parallel.max(1);
         let mut changes = self.shared.changed.subscribe();
         // Dropping the set ends what is in flight.
         let mut flights = JoinSet::new();
         let mut landed = Vec::new();
+        let mut seen = None;
         loop {
             changes.borrow_and_update();
             while let Some(ended) = flights.try_join_next() {
@@ -108,38 +126,51 @@ impl Queue {
             let free = parallel - flights.len();
             let (mut pause, mut is_idle) = (None, false);
             if free > 0 {
-                let picked = self.turn(&landed, free).await?;
+                let now = match until {
+                    Until::Sent(now) => now,
+                    Until::Idle | Until::Dropped => self.now(),
+                };
+                let picked = self.turn(&landed, free, now).await?;
                 landed.clear();
                 pause = picked.pause;
-                is_idle = picked.is_empty && pause.is_none();
+                is_idle = picked.is_empty && (pause.is_none() || matches!(until, Until::Sent(_)));
                 for flight in picked.flights {
                     flights.spawn(self.clone().fly(flight));
                 }
             }
-            if until == Until::Idle && is_idle && !is_airborne && flights.is_empty() {
+            if until != Until::Dropped && is_idle && !is_airborne && flights.is_empty() {
                 return Ok(());
             }
             tokio::select! {
                 Some(ended) = flights.join_next() => landed.extend(land(ended)),
                 // The other end lives as long as this queue does.
                 _ = changes.changed() => {}
-                () = sleep(pause.unwrap_or_default()), if pause.is_some() => {}
+                () = sleep(self.bounded(pause.unwrap_or_default())), if pause.is_some() => {}
+                () = self.changed_elsewhere(&mut seen), if self.shared.folder.is_shared() => {}
             }
         }
     }
 
     /// Writes down what came of attempts, and picks operations to send: in one transaction, so that
     /// both share the wait for the disk. That an operation will be sent is on disk before it is.
-    async fn turn(&self, landed: &[Landed], at_most: usize) -> Result<Picked, QueueError> {
+    async fn turn(
+        &self,
+        landed: &[Landed],
+        at_most: usize,
+        now: i64,
+    ) -> Result<Picked, QueueError> {
         let mut database = self.shared.database.lock().await;
-        let now = self.now();
         let mut transaction = begin(&self.shared.folder, &mut database).await?;
+        let mut attempted = Vec::new();
         if !landed.is_empty() {
-            self.settle(&mut transaction, landed).await?;
+            attempted = self.settle(&mut transaction, landed).await?;
             outcome::sweep(&mut transaction, self.log_start()).await?;
         }
-        let picked = self.pick(&mut transaction, at_most, now).await?;
+        let (picked, expired) = self.pick(&mut transaction, at_most, now).await?;
         self.commit(transaction).await?;
+        drop(database);
+        attempted.extend(expired);
+        self.shared.observer.tell(&attempted);
         Ok(picked)
     }
 
@@ -148,7 +179,7 @@ impl Queue {
         transaction: &mut SqliteConnection,
         at_most: usize,
         now: i64,
-    ) -> Result<Picked, QueueError> {
+    ) -> Result<(Picked, Vec<Attempted>), QueueError> {
         let in_flight: Vec<i64> = self.shared.in_flight().iter().map(|id| id.0).collect();
         let due = rows::due(transaction, now, &in_flight, at_most).await?;
         let is_empty = due.is_empty();
@@ -168,11 +199,16 @@ impl Queue {
         // Under the same lock: what is edited now is either picked above or seen here.
         let next = rows::next_due(transaction, now).await?;
         let pause = next.map(|due_at| Duration::from_millis((due_at - now).unsigned_abs()));
-        Ok(Picked {
+        let picked = Picked {
             flights: sent.into_iter().map(|row| self.take_off(row)).collect(),
             is_empty,
             pause,
-        })
+        };
+        let given_up = expired.iter().map(|row| {
+            let (cause, detail) = (Cause::Expired, String::new());
+            Attempted::new(row, AttemptOutcome::Failed { cause, detail })
+        });
+        Ok((picked, given_up.collect()))
     }
 
     fn take_off(&self, row: Row) -> Flight {
@@ -203,73 +239,24 @@ impl Queue {
         if row.attempts > 0 {
             self.shared.sender.count_retry();
         }
-        let sent = self.shared.sender.attempt(&row.operation, &row.key).await;
+        let sender = &self.shared.sender;
+        let sent = if may_still_run(&row) {
+            sender.attempt_again(&row.operation, &row.key).await
+        } else {
+            sender.attempt(&row.operation, &row.key).await
+        };
         Landed {
             row,
             sent,
             _airborne: airborne,
         }
     }
-
-    /// Writes down what came of attempts.
-    async fn settle(
-        &self,
-        transaction: &mut SqliteConnection,
-        landed: &[Landed],
-    ) -> Result<(), QueueError> {
-        let mut done = Vec::new();
-        for Landed { row, sent, .. } in landed {
-            match sent {
-                Ok(sent) => done.push((row.id, &sent.reply)),
-                Err(failure) => self.settle_failure(transaction, row, failure).await?,
-            }
-        }
-        outcome::done_all(transaction, &done, self.wall()).await
-    }
-
-    async fn settle_failure(
-        &self,
-        transaction: &mut SqliteConnection,
-        row: &Row,
-        failure: &Failure,
-    ) -> Result<(), QueueError> {
-        let (cause, detail, wall) = (failure.cause, &failure.detail, self.wall());
-        if has_nothing_to_undo(row, failure) {
-            return outcome::done(transaction, row.id, failure.reply.as_deref(), wall).await;
-        }
-        if self.is_final(row, cause) {
-            return outcome::failed(transaction, row, cause, detail, wall).await;
-        }
-        let due_at = self.now().saturating_add(millis(self.delay(row, failure)));
-        outcome::later(transaction, row, cause, detail, due_at).await
-    }
-
-    /// Whether to give up. A credential that is too old is renewed one day; only what the service
-    /// itself gets wrong again and again is given up for it.
-    fn is_final(&self, row: &Row, cause: Cause) -> bool {
-        let is_hopeful = cause.is_retryable() || cause == Cause::Unauthorised;
-        let is_last = row.failures + 1 >= self.shared.options.failures_max;
-        !is_hopeful || (cause == Cause::Failed && is_last)
-    }
-
-    /// Never nothing: another attempt is made in another moment.
-    fn delay(&self, row: &Row, failure: &Failure) -> Duration {
-        let entropy = &**self.shared.sender.own_entropy();
-        let delay = self
-            .shared
-            .backoff
-            .delay(failure, row.attempts + 1, entropy);
-        delay.clamp(Duration::from_millis(1), RETRY_AFTER_MAX)
-    }
 }
 
-/// A compensation of something that is not there, as the service itself says.
-fn has_nothing_to_undo(row: &Row, failure: &Failure) -> bool {
-    let gone = [StatusCode::NOT_FOUND, StatusCode::GONE];
-    let status = failure.reply.as_ref().map(|reply| reply.status);
-    row.group.is_some_and(|place| place.is_undo)
-        && failure.cause == Cause::Rejected
-        && status.is_some_and(|status| gone.contains(&status))
+/// Whether the last attempt may still be running at the service: its answer was lost, or the process
+/// that made it.
+fn may_still_run(row: &Row) -> bool {
+    row.sent_at.is_some() && row.cause.is_none_or(Cause::may_still_run)
 }
 
 /// A panic of the application's own code, in signing, is its own again.

@@ -181,7 +181,12 @@ impl Queue {
             operation,
             place,
             created_at: self.wall(),
-            due_at: self.now(),
+            // The date of one process may be ahead of another's.
+            due_at: if self.shared.folder.is_shared() {
+                0
+            } else {
+                self.now()
+            },
         }
     }
 }

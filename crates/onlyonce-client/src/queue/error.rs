@@ -23,6 +23,12 @@ pub enum QueueError {
         /// Which.
         folder: PathBuf,
     },
+    /// Another process, or another queue of this one, is sending what is in it.
+    #[error("the queue in {} is being sent by another process: one at a time can do that", folder.display())]
+    Sending {
+        /// Which.
+        folder: PathBuf,
+    },
     /// A file of the queue is not the one that was opened.
     #[error("the queue's file {} was deleted, moved or replaced while it was in use, and nothing more is written: put it back if you can, then open the queue again", file.display())]
     Replaced {
@@ -85,6 +91,7 @@ impl QueueError {
             Self::Full { .. } | Self::KeyInUse | Self::EmptyGroup => true,
             Self::Folder { .. }
             | Self::InUse { .. }
+            | Self::Sending { .. }
             | Self::Replaced { .. }
             | Self::Stopped
             | Self::Database(_)

@@ -1,6 +1,7 @@
-//! The queue's folder: one owner, one database, and nothing acknowledged that is not on disk.
+//! The queue's folder: one owner or several that share it, one database, one that sends, and nothing
+//! acknowledged that is not on disk. Each right is a lock that the system takes back from a dead process.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -9,12 +10,18 @@ use std::time::Duration;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
 use sqlx::{ConnectOptions, SqliteConnection};
 
+use self::files::{FileId, make_private, new_private_file, private_file, sync, tighten};
 use super::error::QueueError;
 
+mod files;
 #[cfg(test)]
 mod tests;
 
 const OWNER: &str = "owner";
+/// Locked by the process that sends, where several share the folder.
+const SENDER: &str = "sender";
+/// Locked while the database is opened, where several share the folder: the first one makes it.
+const OPENING: &str = "opening";
 const DATABASE: &str = "queue.db";
 const LOG: &str = "queue.db-wal";
 const INDEX: &str = "queue.db-shm";
@@ -28,53 +35,99 @@ const LOG_PAGES_MAX: u32 = 4096;
 /// another program.
 const LOCK_TRIES: u32 = 50;
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
+/// How often the lock for opening is tried: a minute long.
+const OPENING_TRIES: u32 = 6000;
+/// How long a process waits for the database while others write.
+const BUSY_MAX: Duration = Duration::from_secs(60);
 
 static MIGRATIONS: sqlx::migrate::Migrator = sqlx::migrate!("./migrations");
+
+/// Who may use a folder at the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Access {
+    /// One queue.
+    Alone,
+    /// Any number of queues, of any number of processes.
+    Shared,
+}
 
 /// A folder that is ours as long as this lives.
 pub(super) struct Folder {
     path: PathBuf,
+    access: Access,
     _owner: File,
+    /// Where several share the folder.
+    sender: Option<File>,
     /// The files that the queue is in, as they were when it was opened.
     files: OnceLock<Vec<(PathBuf, FileId)>>,
 }
 
 impl Folder {
-    pub(super) async fn open(path: &Path) -> Result<Self, QueueError> {
+    pub(super) async fn open(path: &Path, access: Access) -> Result<Self, QueueError> {
         let unusable = |source| QueueError::Folder {
             folder: path.to_owned(),
             source,
         };
         make_private(path).map_err(unusable)?;
         let owner = private_file(&path.join(OWNER)).map_err(unusable)?;
-        let mut tries = 0;
-        loop {
-            match owner.try_lock() {
-                Ok(()) => break,
-                Err(TryLockError::Error(error)) => return Err(unusable(error)),
-                Err(TryLockError::WouldBlock) if tries < LOCK_TRIES => {
-                    tries += 1;
-                    tokio::time::sleep(LOCK_PAUSE).await;
-                }
-                Err(TryLockError::WouldBlock) => {
-                    let folder = path.to_owned();
-                    return Err(QueueError::InUse { folder });
-                }
-            }
+        let is_ours = locked(LOCK_TRIES, || match access {
+            Access::Alone => owner.try_lock(),
+            Access::Shared => owner.try_lock_shared(),
+        });
+        if !is_ours.await.map_err(unusable)? {
+            let folder = path.to_owned();
+            return Err(QueueError::InUse { folder });
         }
+        let sender = match access {
+            Access::Alone => None,
+            Access::Shared => Some(private_file(&path.join(SENDER)).map_err(unusable)?),
+        };
         Ok(Self {
             path: path.to_owned(),
+            access,
             _owner: owner,
+            sender,
             files: OnceLock::new(),
         })
     }
 
+    /// Whether other processes may change the queue meanwhile.
+    pub(super) fn is_shared(&self) -> bool {
+        self.access == Access::Shared
+    }
+
+    /// The right to send, as long as the result lives.
+    pub(super) async fn lock_sending(&self) -> Result<Sending<'_>, QueueError> {
+        if let Some(sender) = &self.sender {
+            let is_ours = locked(LOCK_TRIES, || sender.try_lock());
+            if !is_ours.await.map_err(|source| self.unusable(source))? {
+                let folder = self.path.clone();
+                return Err(QueueError::Sending { folder });
+            }
+        }
+        Ok(Sending(self.sender.as_ref()))
+    }
+
     /// The database: what is committed is on disk.
     pub(super) async fn connect(&self) -> Result<SqliteConnection, QueueError> {
+        let unusable = |source| self.unusable(source);
+        if self.access == Access::Alone {
+            return self.connect_now().await;
+        }
+        let opening = private_file(&self.path.join(OPENING)).map_err(unusable)?;
+        let is_ours = locked(OPENING_TRIES, || opening.try_lock());
+        if !is_ours.await.map_err(unusable)? {
+            let folder = self.path.clone();
+            return Err(QueueError::InUse { folder });
+        }
+        self.connect_now().await
+    }
+
+    async fn connect_now(&self) -> Result<SqliteConnection, QueueError> {
         let file = self.path.join(DATABASE);
         // SQLite gives its other files the permissions of this one.
-        private_file(&file).map_err(|source| self.unusable(source))?;
-        for name in [OWNER, DATABASE, LOG, INDEX] {
+        new_private_file(&file).map_err(|source| self.unusable(source))?;
+        for name in [OWNER, SENDER, OPENING, DATABASE, LOG, INDEX] {
             tighten(&self.path.join(name)).map_err(|source| self.unusable(source))?;
         }
         let mut connection = SqliteConnectOptions::new()
@@ -82,6 +135,9 @@ impl Folder {
             .create_if_missing(true)
             .journal_mode(SqliteJournalMode::Wal)
             .synchronous(SqliteSynchronous::Full)
+            .busy_timeout(BUSY_MAX)
+            // What is done is not left lying in the file, where a credential may be in it.
+            .pragma("secure_delete", if self.is_shared() { "ON" } else { "OFF" })
             .pragma("cache_size", format!("-{CACHE_KIB_MAX}"))
             .pragma("wal_autocheckpoint", LOG_PAGES_MAX.to_string())
             .disable_statement_logging()
@@ -107,8 +163,10 @@ impl Folder {
     }
 
     fn note_files(&self) -> io::Result<()> {
-        let files = [OWNER, DATABASE, LOG].map(|name| self.path.join(name));
-        let ids = files.into_iter().map(|file| {
+        let names = [OWNER, DATABASE, LOG].into_iter();
+        let names = names.chain(self.is_shared().then_some(SENDER));
+        let files = names.map(|name| self.path.join(name));
+        let ids = files.map(|file| {
             let id = FileId::of(&file)?;
             Ok((file, id))
         });
@@ -123,105 +181,33 @@ impl Folder {
     }
 }
 
-/// Which file it is, whatever its name.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct FileId {
-    #[cfg(unix)]
-    device: u64,
-    #[cfg(unix)]
-    inode: u64,
-}
+/// The right to send.
+pub(super) struct Sending<'f>(Option<&'f File>);
 
-#[cfg(unix)]
-impl FileId {
-    fn of(file: &Path) -> io::Result<Self> {
-        use std::os::unix::fs::MetadataExt as _;
-
-        let found = fs::metadata(file)?;
-        Ok(Self {
-            device: found.dev(),
-            inode: found.ino(),
-        })
+impl Drop for Sending<'_> {
+    fn drop(&mut self) {
+        if let Some(sender) = self.0 {
+            // The end of the process gives it up in any case.
+            drop(sender.unlock());
+        }
     }
 }
 
-#[cfg(not(unix))]
-impl FileId {
-    /// Here an open file can be neither deleted nor replaced.
-    fn of(file: &Path) -> io::Result<Self> {
-        fs::metadata(file).map(|_| Self {})
+/// Tries to lock something so often; returns whether it is locked now.
+async fn locked(
+    tries_max: u32,
+    try_lock: impl Fn() -> Result<(), TryLockError>,
+) -> io::Result<bool> {
+    let mut tries = 0;
+    loop {
+        match try_lock() {
+            Ok(()) => return Ok(true),
+            Err(TryLockError::Error(error)) => return Err(error),
+            Err(TryLockError::WouldBlock) if tries < tries_max => {
+                tries += 1;
+                tokio::time::sleep(LOCK_PAUSE).await;
+            }
+            Err(TryLockError::WouldBlock) => return Ok(false),
+        }
     }
-}
-
-/// Operations and their keys are readable by their owner only.
-#[cfg(unix)]
-fn make_private(path: &Path) -> io::Result<()> {
-    use std::os::unix::fs::DirBuilderExt as _;
-
-    fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(path)
-}
-
-#[cfg(not(unix))]
-fn make_private(path: &Path) -> io::Result<()> {
-    fs::create_dir_all(path)
-}
-
-/// Opens a file for writing; a new one is readable by its owner only, from its first byte.
-fn private_file(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(false);
-    owner_only(&mut options);
-    options.open(path)
-}
-
-#[cfg(unix)]
-fn owner_only(options: &mut OpenOptions) {
-    use std::os::unix::fs::OpenOptionsExt as _;
-
-    options.mode(0o600);
-}
-
-#[cfg(not(unix))]
-fn owner_only(_options: &mut OpenOptions) {}
-
-/// Takes from others what they may do with a file that an earlier version made.
-#[cfg(unix)]
-fn tighten(path: &Path) -> io::Result<()> {
-    use std::os::unix::fs::PermissionsExt as _;
-
-    let found = match fs::metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        found => found?,
-    };
-    if found.permissions().mode() & 0o077 == 0 {
-        return Ok(());
-    }
-    fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
-    tracing::warn!(
-        file = %path.display(),
-        "a file of the offline queue could be used by others: now only by its owner"
-    );
-    Ok(())
-}
-
-#[cfg(not(unix))]
-fn tighten(_path: &Path) -> io::Result<()> {
-    Ok(())
-}
-
-#[cfg(unix)]
-fn sync(path: &Path) -> io::Result<()> {
-    File::open(path)?.sync_all()?;
-    let above = path.canonicalize()?;
-    above
-        .parent()
-        .map_or(Ok(()), |above| File::open(above)?.sync_all())
-}
-
-#[cfg(not(unix))]
-fn sync(_path: &Path) -> io::Result<()> {
-    Ok(())
 }

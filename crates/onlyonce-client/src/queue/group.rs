@@ -33,6 +33,18 @@ pub struct Group {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupId(pub(super) i64);
 
+impl GroupId {
+    /// The group of this number: see [`number`](Self::number).
+    pub const fn from_number(number: i64) -> Self {
+        Self(number)
+    }
+
+    /// Its number in its queue, which stays the same and is never another group's.
+    pub const fn number(self) -> i64 {
+        self.0
+    }
+}
+
 /// How far a group is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

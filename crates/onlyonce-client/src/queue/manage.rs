@@ -43,7 +43,7 @@ impl Queue {
         if state == "failed" {
             sqlx::query(
                 "UPDATE operations SET state = 'waiting', failures = 0, due_at = 0, \
-                 ended_at = NULL WHERE id = ?",
+                 ended_at = NULL WHERE id = ? AND state = 'failed'",
             )
             .bind(id.0)
             .execute(&mut *database)
@@ -55,16 +55,19 @@ impl Queue {
         Ok(())
     }
 
-    /// Forgets an operation that is not done. If it is being sent, this waits for the end of that
-    /// attempt. A step of a group can be discarded only after it has failed.
-    pub async fn discard(&self, id: OperationId) -> Result<(), QueueError> {
+    /// Forgets an operation that is not done; returns whether it may have taken effect. If it is being
+    /// sent, this waits for the end of that attempt. A step of a group can be discarded only after it has
+    /// failed.
+    pub async fn discard(&self, id: OperationId) -> Result<bool, QueueError> {
         let mut database = self.lock_landed(id).await;
         let mut transaction = begin(&self.shared.folder, &mut database).await?;
         let found = sqlx::query_as(
-            "SELECT state, group_id FROM operations WHERE id = ? AND state <> 'done'",
+            "SELECT state, group_id, sent_at IS NOT NULL FROM operations WHERE id = ? AND \
+             state <> 'done'",
         );
         let found = found.bind(id.0).fetch_optional(&mut *transaction).await?;
-        let (state, group): (String, Option<i64>) = found.ok_or(QueueError::NotThere)?;
+        let (state, group, may_have_run): (String, Option<i64>, bool) =
+            found.ok_or(QueueError::NotThere)?;
         if group.is_some() && state != "failed" {
             return Err(QueueError::InGroup);
         }
@@ -78,7 +81,7 @@ impl Queue {
         self.commit(transaction).await?;
         drop(database);
         self.shared.changed.send_replace(());
-        Ok(())
+        Ok(may_have_run)
     }
 
     /// How far an operation is; nothing if it was never there, was discarded, or was done longer
@@ -90,14 +93,18 @@ impl Queue {
     /// Waits until an operation is done or has failed for good.
     pub async fn settled(&self, id: OperationId) -> Result<Status, QueueError> {
         let mut changes = self.shared.changed.subscribe();
+        let mut seen = None;
         loop {
             changes.borrow_and_update();
             match self.status(id).await?.ok_or(QueueError::NotThere)? {
                 Status::Waiting { .. } | Status::Spare => {}
                 settled @ (Status::Done { .. } | Status::Failed { .. }) => return Ok(settled),
             }
-            // The sender lives as long as this queue does.
-            let _ = changes.changed().await;
+            tokio::select! {
+                // The other end lives as long as this queue does.
+                _ = changes.changed() => {}
+                () = self.changed_elsewhere(&mut seen), if self.shared.folder.is_shared() => {}
+            }
         }
     }
 

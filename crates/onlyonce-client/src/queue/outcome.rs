@@ -48,14 +48,15 @@ pub(super) async fn done(
 /// statements.
 pub(super) async fn done_all(
     transaction: &mut SqliteConnection,
-    all: &[(OperationId, &Reply)],
+    all: &[(&Row, &Reply)],
     now: i64,
 ) -> Result<(), QueueError> {
     let mut groups = BTreeSet::new();
     for some in all.chunks(ROWS_AT_ONCE) {
-        let mut update = QueryBuilder::<Sqlite>::new("WITH ended (id, status, answer) AS (");
-        update.push_values(some, |mut row, (id, reply)| {
-            row.push_bind(id.0)
+        let mut update = QueryBuilder::<Sqlite>::new("WITH ended (id, key, status, answer) AS (");
+        update.push_values(some, |mut row, (sent, reply)| {
+            row.push_bind(sent.id.0)
+                .push_bind(sent.key.expose())
                 .push_bind(reply.status.as_u16())
                 .push_bind(kept(reply).map(<[u8]>::to_vec));
         });
@@ -66,7 +67,9 @@ pub(super) async fn done_all(
         );
         update.push_bind(now);
         update.push(
-            " FROM ended WHERE operations.id = ended.id AND state <> 'done' RETURNING group_id",
+            // One that was edited meanwhile is another operation.
+            " FROM ended WHERE operations.id = ended.id AND operations.key = ended.key AND \
+             state <> 'done' RETURNING group_id",
         );
         let ended: Vec<Option<i64>> = update
             .build_query_scalar()
@@ -117,7 +120,7 @@ pub(super) async fn later(
     sqlx::query(
         "UPDATE operations SET attempts = attempts + 1, failures = failures + ?, due_at = ?, \
          cause = ?, detail = ?, sent_at = CASE WHEN ? THEN NULL ELSE sent_at END \
-         WHERE id = ? AND state = 'waiting'",
+         WHERE id = ? AND key = ? AND state = 'waiting'",
     )
     .bind(i64::from(cause == Cause::Failed))
     .bind(due_at)
@@ -125,6 +128,7 @@ pub(super) async fn later(
     .bind(detail)
     .bind(is_unsent)
     .bind(row.id.0)
+    .bind(row.key.expose())
     .execute(transaction)
     .await?;
     Ok(())
@@ -141,13 +145,14 @@ pub(super) async fn failed(
     let was_sent = cause != Cause::Expired;
     let written = sqlx::query(
         "UPDATE operations SET state = 'failed', attempts = attempts + ?, ended_at = ?, cause = ?, \
-         detail = ? WHERE id = ? AND state = 'waiting'",
+         detail = ? WHERE id = ? AND key = ? AND state = 'waiting'",
     )
     .bind(i64::from(was_sent))
     .bind(now)
     .bind(cause.name())
     .bind(detail)
     .bind(row.id.0)
+    .bind(row.key.expose())
     .execute(&mut *transaction)
     .await?;
     match row.group {

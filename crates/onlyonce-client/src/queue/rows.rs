@@ -333,7 +333,7 @@ fn read(row: &SqliteRow) -> Result<Row, QueueError> {
     })
 }
 
-fn operation(row: &SqliteRow, id: i64) -> Result<Operation, QueueError> {
+pub(super) fn operation(row: &SqliteRow, id: i64) -> Result<Operation, QueueError> {
     let method: String = row.try_get("method")?;
     let method = Method::from_bytes(method.as_bytes()).map_err(|why| damaged(id, why))?;
     let url: String = row.try_get("url")?;
@@ -359,7 +359,7 @@ fn written(headers: &HeaderMap) -> String {
     serde_json::to_string(&lines).expect("pairs of text are JSON")
 }
 
-fn damaged(id: i64, what: impl ToString) -> QueueError {
+pub(super) fn damaged(id: i64, what: impl ToString) -> QueueError {
     let what = what.to_string();
     QueueError::Damaged { id, what }
 }

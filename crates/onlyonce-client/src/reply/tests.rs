@@ -41,6 +41,17 @@ fn refused(profile: Profile, reason: Reason, message: &str) -> (u16, Value) {
         }
         Envelope::CodeError => json!({"error": {"code": row.code, "message": message}}),
         Envelope::TypeError => json!({"error": {"type": row.code, "message": message}}),
+        Envelope::FlatError => json!({"type": row.kind, "code": row.code, "message": message}),
+        Envelope::ErrorList => {
+            json!({"errors": [{"category": row.kind, "code": row.code, "detail": message}]})
+        }
+        Envelope::NamedError => {
+            let details = json!([{"issue": row.code, "description": message}]);
+            json!({"name": row.kind, "message": "a title", "details": details})
+        }
+        Envelope::StatusError => {
+            json!({"error": {"code": row.status, "message": message, "status": row.code}})
+        }
     };
     (row.status, body)
 }

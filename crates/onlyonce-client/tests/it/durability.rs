@@ -231,7 +231,7 @@ async fn nothing_is_acknowledged_or_sent_once_a_file_of_the_queue_is_gone_or_ano
                 queued.map(drop),
                 queue.enqueue_all([operation("c")]).await.map(drop),
                 queue.mark_success(&job_key("1").unwrap()).await,
-                queue.discard(id).await,
+                queue.discard(id).await.map(drop),
                 queue.drain().await,
                 queue.run().await.map(drop),
             ];

@@ -112,3 +112,48 @@ async fn see_other_is_done_only_where_the_service_is_known_to_mean_it() {
     assert_eq!(known.unwrap().reply.status, 303);
     assert_eq!(found.unwrap_err(), Cause::NotTheService);
 }
+
+#[tokio::test]
+async fn a_202_is_not_done_until_the_service_keeps_it_as_its_answer() {
+    let a = operation("a");
+    let kept = || Say::With(202, "idempotent-replayed", "true", "");
+
+    let taken = judged(Evidence::default(), &a, Say::Status(202)).await;
+    let kept = judged(Evidence::default(), &a, kept()).await;
+    let known = judged(Evidence::default().accepted(), &a, Say::Status(202)).await;
+
+    assert_eq!(taken.unwrap_err(), Cause::InProgress);
+    assert!(kept.unwrap().is_replayed);
+    assert!(known.is_ok());
+}
+
+#[tokio::test]
+async fn a_success_of_a_media_type_that_accept_rules_out_is_not_done() {
+    let text = || Say::With(200, "content-type", "text/plain; charset=utf-8", "welcome");
+    let problem = || Say::With(200, "content-type", "application/hal+json", "{}");
+    let a = |accept: &str| operation("a").header(ACCEPT, accept).unwrap();
+    let refused = a("application/json;q=0.9, application/xml");
+
+    let unasked = judged(Evidence::default(), &operation("a"), text()).await;
+    let ruled_out = judged(Evidence::default(), &refused, text()).await;
+    let empty = judged(
+        Evidence::default(),
+        &refused,
+        Say::With(200, "content-type", "text/plain", ""),
+    )
+    .await;
+    let kind = judged(Evidence::default(), &a("application/json, text/*"), text()).await;
+    let any = judged(
+        Evidence::default(),
+        &a("application/json, */*;q=0.1"),
+        text(),
+    )
+    .await;
+    let json = judged(Evidence::default(), &refused, problem()).await;
+    let rejected = Say::With(422, "content-type", "text/plain", "no");
+    let rejected = judged(Evidence::default(), &refused, rejected).await;
+
+    assert_eq!(ruled_out.unwrap_err(), Cause::NotTheService);
+    assert!(unasked.is_ok() && empty.is_ok() && kind.is_ok() && any.is_ok() && json.is_ok());
+    assert_eq!(rejected.unwrap_err(), Cause::Rejected);
+}

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod ask;
 mod chaos;
 mod documents;
 mod durability;
@@ -12,4 +13,5 @@ mod profiles;
 mod queue;
 mod rates;
 mod sender;
+mod shared;
 mod support;

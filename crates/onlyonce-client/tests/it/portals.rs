@@ -293,3 +293,27 @@ async fn a_202_that_says_still_running_is_not_done() {
         gate.add_permits(2);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_asks_again_after_a_202_and_ever_less_often() {
+    let folder = tempdir().unwrap();
+    let taken = || Say::Status(202);
+    let script = Script::new([taken(), taken(), taken(), Say::Status(201)]);
+    let queue = Queue::open(folder.path(), script.sender()).await.unwrap();
+    let id = queue.enqueue(operation("a")).await.unwrap();
+
+    queue.drain().await.unwrap();
+
+    let status = queue.status(id).await.unwrap();
+    assert!(matches!(
+        status,
+        Some(Status::Done {
+            status: Some(201),
+            ..
+        })
+    ));
+    let seen = script.seen();
+    assert!(seen.iter().all(|it| it.key == seen[0].key));
+    let pauses: Vec<_> = seen.windows(2).map(|two| two[1].at - two[0].at).collect();
+    assert!(pauses.is_sorted() && pauses[2] > pauses[0], "{pauses:?}");
+}

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::routing::post;
+use http::HeaderName;
 use onlyonce_client::{Cause, Failure, Key, Keys, Operation, Sender};
 use onlyonce_core::policy::Duplicate;
 use onlyonce_core::{Engine, MemoryStore, OnLapse, Policy, Profile};
@@ -15,7 +16,10 @@ use tokio::sync::Semaphore;
 use crate::support::{http, serve};
 
 /// `/quick` answers, `/slow` only when the gate opens, `/long` with a long answer.
-pub(crate) async fn start(policy: Policy) -> (String, Arc<Semaphore>) {
+pub(crate) async fn start(mut policy: Policy) -> (String, Arc<Semaphore>) {
+    // The client has one way to send its key.
+    policy.http.key_header = HeaderName::from_static("idempotency-key");
+    policy.http.key_time = None;
     let gate = Arc::new(Semaphore::new(0));
     let held = Arc::clone(&gate);
     let slow = async move || {

@@ -328,3 +328,56 @@ async fn a_submission_belongs_to_whoever_made_it() {
         (401, &json!("UNAUTHORIZED"))
     );
 }
+
+#[tokio::test]
+async fn one_key_is_the_intakes_whichever_path_it_is_sent_to() {
+    let bed = Bed::new().await;
+    let create = || {
+        bed.post("/api/intakes/access-request/submissions")
+            .key("one-key")
+            .json(json!({"fields": {"system": "vpn", "reason": "travel"}}))
+    };
+    let id = create().send().await.text_at("submissionId");
+
+    let submit = bed
+        .post(&format!("/api/submissions/{id}/submit"))
+        .key("one-key")
+        .send()
+        .await;
+    let fields = bed
+        .patch(&format!("/api/submissions/{id}/fields"))
+        .key("one-key")
+        .json(json!({"fields": {"reason": "other"}}))
+        .send()
+        .await;
+
+    assert_eq!((submit.status.as_u16(), fields.status.as_u16()), (409, 409));
+    assert_eq!(create().send().await.text_at("submissionId"), id);
+    let submit = bed
+        .post(&format!("/api/submissions/{id}/submit"))
+        .key("another-key")
+        .send()
+        .await;
+    assert_eq!(submit.text_at("state"), "submitted");
+}
+
+#[tokio::test]
+async fn a_keyed_validate_is_an_operation_and_one_without_a_key_is_not() {
+    let bed = Bed::new().await;
+    let validate = |key: Option<&str>| {
+        let request = bed
+            .post("/api/intakes/access-request/validate")
+            .json(json!({"fields": {"system": "vpn"}}));
+        match key {
+            Some(key) => request.key(key),
+            None => request,
+        }
+    };
+
+    assert_eq!(validate(None).send().await.json()["valid"], false);
+    let first = validate(Some("look")).send().await;
+    let again = validate(Some("look")).send().await;
+
+    assert_eq!(first.json()["valid"], false);
+    assert_eq!(again.headers["idempotent-replayed"], "true");
+}

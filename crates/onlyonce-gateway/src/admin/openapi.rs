@@ -6,9 +6,17 @@ use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Value, json};
 
 use super::audit::{AuditPage, Purge, PurgedView, TailQuery};
+use super::callers::{CallersQuery, CallersView};
+use super::doubt::{DoubtQuery, SettleMany, SettledView};
 use super::events::WatchQuery;
-use super::records::{Extend, Find, ListQuery, RecordsPage, Resolve, ShowQuery, StatsView, Swept};
+use super::health::HealthView;
+use super::now::NowView;
+use super::observed::ObservedView;
+use super::records::{
+    Extend, Find, ForgetQuery, ListQuery, RecordsPage, Resolve, ShowQuery, StatsView, Swept,
+};
 use super::top::{TopQuery, TopView};
+use super::upstreams::UpstreamsView;
 use super::view::RecordView;
 
 pub(super) async fn document() -> Json<Value> {
@@ -25,9 +33,11 @@ fn describe() -> Value {
     let list = parameters::<ListQuery>();
     let mut show = parameters::<ShowQuery>();
     show.push(slot.clone());
+    let mut forget = parameters::<ForgetQuery>();
+    forget.push(slot.clone());
     let mut paths = json!({
         "/api/v1/records": {"get": {
-            "summary": "List live records, in the order of their slots",
+            "summary": "List live records",
             "parameters": list,
             "responses": answers::<RecordsPage>(&mut shapes, &[400, 503]),
         }},
@@ -35,6 +45,16 @@ fn describe() -> Value {
             "summary": "Find the records of a key, in whatever scope",
             "requestBody": body::<Find>(&mut shapes),
             "responses": answers::<RecordsPage>(&mut shapes, &[400, 503]),
+        }},
+        "/api/v1/records/in-doubt": {"get": {
+            "summary": "List the outcomes that wait for an operator's decision, the oldest first",
+            "parameters": parameters::<DoubtQuery>(),
+            "responses": answers::<RecordsPage>(&mut shapes, &[400, 503]),
+        }},
+        "/api/v1/records/settle": {"post": {
+            "summary": "Settle many outcomes in doubt, or say which would be",
+            "requestBody": body::<SettleMany>(&mut shapes),
+            "responses": answers::<SettledView>(&mut shapes, &[400, 503]),
         }},
         "/api/v1/records/{slot}": {
             "get": {
@@ -44,7 +64,7 @@ fn describe() -> Value {
             },
             "delete": {
                 "summary": "Forget a record: the next request with its key is a new one",
-                "parameters": [slot.clone()],
+                "parameters": forget,
                 "responses": refused(json!({"204": {"description": "Forgotten"}}), &[400, 404, 503]),
             },
         },
@@ -79,6 +99,27 @@ fn describe() -> Value {
             "parameters": parameters::<TopQuery>(),
             "responses": answers::<TopView>(&mut shapes, &[400]),
         }},
+        "/api/v1/now": {"get": {
+            "summary": "What happens now, and in the last ten minutes",
+            "responses": answers::<NowView>(&mut shapes, &[]),
+        }},
+        "/api/v1/callers": {"get": {
+            "summary": "The callers that are replayed, refused or in conflict most",
+            "parameters": parameters::<CallersQuery>(),
+            "responses": answers::<CallersView>(&mut shapes, &[400]),
+        }},
+        "/api/v1/upstreams": {"get": {
+            "summary": "How the upstreams do, as requests have found them",
+            "responses": answers::<UpstreamsView>(&mut shapes, &[]),
+        }},
+        "/api/v1/observed": {"get": {
+            "summary": "What enforcing would have done on routes that are only observed",
+            "responses": answers::<ObservedView>(&mut shapes, &[]),
+        }},
+        "/api/v1/health": {"get": {
+            "summary": "How the gateway does: store, secrets, clock, upstreams, settings, warnings",
+            "responses": answers::<HealthView>(&mut shapes, &[]),
+        }},
         "/api/v1/audit": {"get": {
             "summary": "The newest entries of the audit trail, if one is kept",
             "parameters": parameters::<TailQuery>(),
@@ -91,12 +132,13 @@ fn describe() -> Value {
         }},
         "/metrics": {"get": {
             "summary": "Everything that is counted, for Prometheus",
-            "responses": {"200": {"description": "OpenMetrics text",
-                "content": {"application/openmetrics-text": {"schema": {"type": "string"}}}}},
+            "responses": {"200": {"description": "OpenMetrics, or the older text format where only that is accepted",
+                "content": {"application/openmetrics-text": {"schema": {"type": "string"}},
+                    "text/plain": {"schema": {"type": "string"}}}}},
         }},
         "/healthz": {"get": {"summary": "Whether the process serves",
             "responses": {"200": {"description": "It does"}}}},
-        "/readyz": {"get": {"summary": "Whether the store answers",
+        "/readyz": {"get": {"summary": "Whether the store answers, and the upstreams if that is asked for",
             "responses": {"200": {"description": "It does"}, "503": problem("It does not")}}},
     });
     add_what_all_refuse(&mut paths);

@@ -8,6 +8,7 @@ use onlyonce_core::{StoreError, StoreErrorKind};
 use serde_json::json;
 
 /// A no, and why.
+#[derive(Debug)]
 pub(super) struct Problem {
     status: StatusCode,
     detail: String,
@@ -27,6 +28,14 @@ impl Problem {
 
     pub(super) fn bad(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, detail)
+    }
+
+    pub(super) fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    pub(super) fn detail(&self) -> &str {
+        &self.detail
     }
 }
 

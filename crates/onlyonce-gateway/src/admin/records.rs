@@ -7,13 +7,15 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::State;
 use http::{HeaderName, HeaderValue, StatusCode};
-use onlyonce_core::operate::{Filter, Page, Resolved, StateName};
-use onlyonce_core::{Key, KeyRule, Response, Slot};
+use onlyonce_core::engine::steps_of;
+use onlyonce_core::operate::{Filter, Newest, Page, Resolved, StateName, newest};
+use onlyonce_core::{Deed, Key, KeyRule, Response, Slot, Timestamp};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 use super::Admin;
 use super::extract::{Body, Path, Query};
+use super::operator::{Name, Reason, Via};
 use super::problem::Problem;
 use super::view::RecordView;
 use crate::config::Count;
@@ -36,26 +38,59 @@ type Seconds = Count<1, { 3650 * 24 * 3600 }>;
 pub(super) struct ListQuery {
     /// Only in this state.
     #[schemars(extend("enum" = ["pending", "lapsed", "done", "failed", "unknown"]))]
-    state: Option<String>,
+    pub(super) state: Option<String>,
     /// Only of this route or job.
-    operation: Option<String>,
+    pub(super) operation: Option<String>,
     /// Only by this actor.
-    actor: Option<String>,
+    pub(super) actor: Option<String>,
     /// Only first claimed at least this many seconds ago.
     #[schemars(range(max = u32::MAX))]
-    older_than: Option<u32>,
+    pub(super) older_than: Option<u32>,
     /// Only first claimed at most this many seconds ago.
     #[schemars(range(max = u32::MAX))]
-    younger_than: Option<u32>,
-    /// Start after this slot: the `next` of the page before.
-    #[schemars(regex(pattern = "^[0-9a-fA-F]{64}$"))]
-    after: Option<String>,
+    pub(super) younger_than: Option<u32>,
+    /// In which order; by their slots unless asked otherwise.
+    pub(super) sort: Option<Sort>,
+    /// Start after this record: the `next` of the page before, or a slot.
+    #[schemars(regex(pattern = "^([0-9]{1,15}-)?[0-9a-fA-F]{64}$"))]
+    pub(super) after: Option<String>,
     /// How many at most; 100 unless asked otherwise, 1000 at most.
     #[schemars(range(max = u32::MAX))]
-    limit: Option<u32>,
+    pub(super) limit: Option<u32>,
 }
 
-/// A page of records, in the order of their slots.
+/// The order of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub(super) enum Sort {
+    /// By slot.
+    Slot,
+    /// The newest first.
+    Newest,
+}
+
+/// Where a page starts: behind this record.
+pub(super) struct Cursor {
+    /// When it was created, where the order is that of time.
+    created_at: Option<Timestamp>,
+    slot: Slot,
+}
+
+impl Cursor {
+    pub(super) fn parse(text: &str) -> Result<Self, Problem> {
+        let (created_at, text) = match text.split_once('-') {
+            Some((millis, slot)) => (millis.parse().ok(), slot),
+            None => (None, text),
+        };
+        Ok(Self {
+            created_at: created_at.map(Timestamp::from_millis),
+            slot: slot(text)?,
+        })
+    }
+}
+
+/// A page of records.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub struct RecordsPage {
     /// The records.
@@ -69,7 +104,7 @@ pub struct RecordsPage {
 pub(super) struct Find {
     /// The key, as the client sent it. What cannot be a key has no records.
     #[schemars(length(min = 1, max = KEY_CHARS_MAX))]
-    key: String,
+    pub(super) key: String,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -77,20 +112,57 @@ pub(super) struct Find {
 pub(super) struct ShowQuery {
     /// Whether the stored body shall be shown.
     #[serde(default)]
-    body: bool,
+    pub(super) body: bool,
+    /// Whether its durable steps shall be shown: their records are searched for.
+    #[serde(default)]
+    pub(super) steps: bool,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Extend {
     /// How much longer to keep it, in seconds.
-    seconds: Seconds,
+    pub(super) seconds: Seconds,
+    /// The operator's name.
+    pub(super) by: Option<Name>,
+    /// Why: kept in the audit trail.
+    pub(super) reason: Option<Reason>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ForgetQuery {
+    /// The operator's name.
+    pub(super) by: Option<Name>,
+    /// Why: kept in the audit trail.
+    pub(super) reason: Option<Reason>,
 }
 
 /// The answer to an operation whose outcome nobody else knows.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Resolve {
+    /// The status retries shall get.
+    status: Count<200, 999>,
+    /// The body they shall get.
+    #[serde(default)]
+    body: String,
+    /// Its headers.
+    #[serde(default)]
+    #[schemars(schema_with = "header_fields")]
+    headers: Vec<(String, String)>,
+    /// How long it is kept, in seconds; a day unless asked otherwise.
+    keep_seconds: Option<Seconds>,
+    /// The operator's name.
+    by: Option<Name>,
+    /// Why: kept in the audit trail.
+    reason: Option<Reason>,
+}
+
+/// An answer that an operator gives.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AnswerGiven {
     /// The status retries shall get.
     status: Count<200, 999>,
     /// The body they shall get.
@@ -129,7 +201,6 @@ pub(super) async fn list(
 ) -> Result<Json<RecordsPage>, Problem> {
     let state = query.state.as_deref().map(StateName::from_str).transpose();
     let state = state.map_err(|error| Problem::bad(format!("state {error}")))?;
-    let after = query.after.as_deref().map(slot).transpose()?;
     let limit = query.limit.and_then(|limit| usize::try_from(limit).ok());
     let records_max = limit.unwrap_or(PAGE_RECORDS).clamp(1, PAGE_RECORDS_MAX);
     let filter = Filter {
@@ -140,7 +211,14 @@ pub(super) async fn list(
         age_min: query.older_than.map(seconds),
         age_max: query.younger_than.map(seconds),
     };
-    let page = Page { after, records_max };
+    let after = query.after.as_deref().map(Cursor::parse).transpose()?;
+    if query.sort == Some(Sort::Newest) {
+        return Ok(Json(admin.newest(&filter, after, records_max).await?));
+    }
+    let page = Page {
+        after: after.map(|after| after.slot),
+        records_max,
+    };
     Ok(Json(admin.page(&filter, &page).await?))
 }
 
@@ -182,6 +260,36 @@ pub(super) async fn find(
 }
 
 impl Admin {
+    /// A page of the newest records. Where it starts behind a record whose time is not given and that
+    /// is gone, it is the first page.
+    pub(super) async fn newest(
+        &self,
+        filter: &Filter,
+        after: Option<Cursor>,
+        records_max: usize,
+    ) -> Result<RecordsPage, Problem> {
+        let operate = self.operate()?;
+        let before = match after {
+            None => None,
+            Some(Cursor { created_at, slot }) => match created_at {
+                Some(at) => Some((at, slot)),
+                None => operate.get(&slot).await?.map(|it| (it.created_at, slot)),
+            },
+        };
+        let page = Newest {
+            before,
+            records_max,
+        };
+        let found = newest(operate, filter, page).await?;
+        let next = found.last().filter(|_| found.len() == records_max);
+        let next = next.map(|(slot, it)| format!("{}-{slot}", it.created_at.as_millis()));
+        let view = |(slot, record): &(Slot, _)| RecordView::of(slot, record, false);
+        Ok(RecordsPage {
+            records: found.iter().map(view).collect(),
+            next,
+        })
+    }
+
     async fn page(&self, filter: &Filter, page: &Page) -> Result<RecordsPage, Problem> {
         let found = self.operate()?.list(filter, page).await?;
         let next = (found.len() == page.records_max)
@@ -202,56 +310,82 @@ pub(super) async fn show(
 ) -> Result<Json<RecordView>, Problem> {
     let slot = slot(&address)?;
     match admin.operate()?.get(&slot).await? {
-        Some(record) => Ok(Json(RecordView::of(&slot, &record, query.body))),
+        Some(record) => {
+            let view = RecordView::of(&slot, &record, query.body);
+            if !query.steps {
+                return Ok(Json(view));
+            }
+            let steps = steps_of(admin.operate()?, &slot, &record).await?;
+            Ok(Json(view.with_steps(&steps)))
+        }
         None => Err(absent()),
     }
 }
 
 pub(super) async fn forget(
     State(admin): State<Admin>,
+    via: Via,
     Path(address): Path<String>,
+    Query(query): Query<ForgetQuery>,
 ) -> Result<StatusCode, Problem> {
     let slot = slot(&address)?;
     let operate = admin.operate()?;
     let record = operate.get(&slot).await?.ok_or_else(absent)?;
+    // Its steps first: if they stayed, the next run would not run them.
+    for (_, step, _) in steps_of(operate, &slot, &record).await? {
+        operate.forget(&step).await?;
+    }
     if !operate.forget(&slot).await? {
         return Err(absent());
     }
-    admin.observers.forgotten(&slot, &record);
+    let operated = via.operated(Deed::Forgot, query.by, query.reason);
+    admin.observers.operated(&slot, &record, operated);
+    admin.sizes.are_stale();
     Ok(StatusCode::NO_CONTENT)
 }
 
 pub(super) async fn extend(
     State(admin): State<Admin>,
+    via: Via,
     Path(address): Path<String>,
     Body(extend): Body<Extend>,
 ) -> Result<Json<RecordView>, Problem> {
     let slot = slot(&address)?;
     let operate = admin.operate()?;
-    if !operate
-        .extend(&slot, Duration::from_secs(extend.seconds.get()))
-        .await?
-    {
+    let by = Duration::from_secs(extend.seconds.get());
+    if !operate.extend(&slot, by).await? {
         return Err(absent());
     }
     let record = operate.get(&slot).await?.ok_or_else(absent)?;
+    let operated = via.operated(Deed::Extended { by }, extend.by, extend.reason);
+    admin.observers.operated(&slot, &record, operated);
     Ok(Json(RecordView::of(&slot, &record, false)))
 }
 
 pub(super) async fn resolve(
     State(admin): State<Admin>,
+    via: Via,
     Path(address): Path<String>,
     Body(resolve): Body<Resolve>,
 ) -> Result<Json<RecordView>, Problem> {
     let slot = slot(&address)?;
-    let keep_for = resolve
-        .keep_seconds
-        .map_or(RESOLVED_KEEP, |kept| Duration::from_secs(kept.get()));
-    let response = Arc::new(answer(&resolve)?);
+    let given = AnswerGiven {
+        status: resolve.status,
+        body: resolve.body,
+        headers: resolve.headers,
+        keep_seconds: resolve.keep_seconds,
+    };
+    let (response, keep_for) = given.read()?;
+    let status = response.status.as_u16();
+    let response = Arc::new(response);
     let operate = admin.operate()?;
     match operate.resolve(&slot, &response, keep_for).await? {
         Resolved::Stored => {
             let record = operate.get(&slot).await?.ok_or_else(absent)?;
+            let deed = Deed::Resolved { status, keep_for };
+            let operated = via.operated(deed, resolve.by, resolve.reason);
+            admin.observers.operated(&slot, &record, operated);
+            admin.sizes.are_stale();
             Ok(Json(RecordView::of(&slot, &record, true)))
         }
         Resolved::Found(_) => Err(Problem::new(
@@ -277,24 +411,32 @@ pub(super) async fn sweep(State(admin): State<Admin>) -> Result<Json<Swept>, Pro
     Ok(Json(Swept { swept }))
 }
 
-fn answer(resolve: &Resolve) -> Result<Response, Problem> {
-    let status = u16::try_from(resolve.status.get()).ok();
-    let status = status.and_then(|status| StatusCode::from_u16(status).ok());
-    let status = status.ok_or_else(|| Problem::bad("this is not the status of an answer"))?;
-    let mut response = Response::new(status, resolve.body.clone());
-    for (name, value) in &resolve.headers {
-        let wrong = || Problem::bad(format!("`{name}` is not a header that can be sent"));
-        if name.len() > HEADER_NAME_CHARS_MAX {
-            return Err(wrong());
+impl AnswerGiven {
+    /// The answer, and how long it is kept.
+    pub(super) fn read(&self) -> Result<(Response, Duration), Problem> {
+        let status = u16::try_from(self.status.get()).ok();
+        let status = status.and_then(|status| StatusCode::from_u16(status).ok());
+        let status = status.ok_or_else(|| Problem::bad("this is not the status of an answer"))?;
+        let mut response = Response::new(status, self.body.clone());
+        for (name, value) in &self.headers {
+            let wrong = || Problem::bad(format!("`{name}` is not a header that can be sent"));
+            if name.len() > HEADER_NAME_CHARS_MAX {
+                return Err(wrong());
+            }
+            if !value.bytes().all(|it| matches!(it, b'\t' | b' '..=b'~')) {
+                return Err(wrong());
+            }
+            let value = HeaderValue::from_str(value).map_err(|_| wrong())?;
+            let name = HeaderName::from_str(name).map_err(|_| wrong())?;
+            response.headers.append(name, value);
         }
-        let value = HeaderValue::from_str(value).map_err(|_| wrong())?;
-        let name = HeaderName::from_str(name).map_err(|_| wrong())?;
-        response.headers.append(name, value);
+        let keep_for = self.keep_seconds;
+        let keep_for = keep_for.map_or(RESOLVED_KEEP, |kept| Duration::from_secs(kept.get()));
+        Ok((response, keep_for))
     }
-    Ok(response)
 }
 
-/// What a header may be, as `answer` reads it.
+/// What a header may be, as `AnswerGiven::read` reads it.
 fn header_fields(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "array",
@@ -315,11 +457,11 @@ fn header_fields(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-fn seconds(seconds: u32) -> Duration {
+pub(super) fn seconds(seconds: u32) -> Duration {
     Duration::from_secs(u64::from(seconds))
 }
 
-fn slot(text: &str) -> Result<Slot, Problem> {
+pub(super) fn slot(text: &str) -> Result<Slot, Problem> {
     Slot::from_hex(text).ok_or_else(|| Problem::bad("a slot is written as 64 hex digits"))
 }
 

@@ -19,6 +19,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tower_service::Service as _;
 
+use super::Peer;
 use crate::body::{BodyPatience, ClientBody};
 use crate::config::{Config, Span};
 use crate::pace::Paced;
@@ -57,8 +58,9 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, patience: Admin
             return;
         };
         match listener.accept().await {
-            Ok((stream, _)) => {
-                let connection = connection(stream, router.clone(), patience);
+            Ok((stream, peer)) => {
+                let peer = Peer(peer.ip().to_canonical());
+                let connection = connection(stream, peer, router.clone(), patience);
                 connections.spawn(async move {
                     connection.await;
                     drop(place);
@@ -72,11 +74,13 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, patience: Admin
     }
 }
 
-async fn connection(stream: TcpStream, router: Router, patience: AdminPatience) {
+async fn connection(stream: TcpStream, peer: Peer, router: Router, patience: AdminPatience) {
     // Without it answers only come later.
     drop(stream.set_nodelay(true));
     let service = service_fn(move |request: Request<Incoming>| {
-        let answer = router.clone().call(bounded(request, patience.body));
+        let mut request = bounded(request, patience.body);
+        request.extensions_mut().insert(peer);
+        let answer = router.clone().call(request);
         async move { Ok::<Response, Infallible>(answer.await.unwrap_or_else(|never| match never {})) }
     });
     let served = http1::Builder::new()

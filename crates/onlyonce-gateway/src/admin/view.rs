@@ -7,6 +7,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::HeaderMap;
+use onlyonce_core::engine::step_of;
 use onlyonce_core::operate::StateName;
 use onlyonce_core::{OnLapse, Record, Response, Slot, State};
 use schemars::JsonSchema;
@@ -61,6 +62,28 @@ pub struct RecordView {
     /// same request under the other secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub other_half: Option<String>,
+    /// Its durable steps, in their order, where they were asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<StepView>,
+}
+
+/// A durable step of an operation: a record of its own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct StepView {
+    /// Its name; `charge > authorize` for a step of a step.
+    pub name: String,
+    /// The address of its record, as 64 hex digits.
+    pub slot: String,
+    /// `pending`, `lapsed`, `done`, `failed` or `unknown`.
+    pub state: String,
+    /// 1, or more if it was begun again.
+    pub attempt: u32,
+    /// `rerun` or `hold`.
+    pub on_lapse: String,
+    /// When it was begun first.
+    pub created_at: String,
+    /// When its value was stored.
+    pub completed_at: Option<String>,
 }
 
 /// A stored answer.
@@ -135,16 +158,54 @@ impl RecordView {
                 .response()
                 .map(|response| ResponseView::of(response, with_body)),
             other_half: None,
+            steps: Vec::new(),
         }
     }
 
-    /// The records of one key, in whatever scopes and under whichever secrets.
+    /// The same with the records of its steps.
+    #[must_use]
+    pub fn with_steps(mut self, steps: &[(String, Slot, Record)]) -> Self {
+        self.steps = steps.iter().map(StepView::of).collect();
+        self
+    }
+
+    /// The records of one key, in whatever scopes and under whichever secrets, without those of its
+    /// steps.
     pub fn of_key(found: &[(Slot, Record)]) -> Vec<Self> {
         let view = |(slot, record): &(Slot, Record)| Self {
             other_half: other_half(found, record).map(Slot::to_string),
             ..Self::of(slot, record, false)
         };
-        found.iter().map(view).collect()
+        let is_step = |(slot, record): &&(Slot, Record)| {
+            let operation = &record.meta.operation;
+            let mut parents = found.iter();
+            parents.any(|(parent, _)| step_of(parent, slot, operation).is_some())
+        };
+        found.iter().filter(|it| !is_step(it)).map(view).collect()
+    }
+}
+
+impl StepView {
+    fn of((name, slot, record): &(String, Slot, Record)) -> Self {
+        let RecordView {
+            state,
+            attempt,
+            on_lapse,
+            created_at,
+            completed_at,
+            slot,
+            ..
+        } = RecordView::of(slot, record, false);
+        let name = name.clone();
+        Self {
+            name,
+            slot,
+            state,
+            attempt,
+            on_lapse,
+            created_at,
+            completed_at,
+        }
     }
 }
 

@@ -3,13 +3,19 @@
 
 use http::HeaderName;
 use onlyonce_core::Profile;
+use onlyonce_core::policy::StoreDown;
+use onlyonce_core::profile::Lapse;
 
 use super::error::{ConfigError, Problem};
-use super::{Config, Jwt, Match, Route, Rules, ScopePart};
+use super::{Config, Jwt, Match, Piece, REST, Route, Rules, ScopePart, Variable};
 
+mod mcp;
 mod paths;
+mod transactional;
 
+use self::mcp::endpoints;
 use self::paths::is_shadowed;
+use self::transactional::transactional;
 use crate::target::BASE_BYTES_MAX;
 use crate::{gateway, identity, tls};
 
@@ -50,8 +56,14 @@ pub(super) fn fit(config: &Config) -> Vec<Finding> {
     findings.extend(store(config));
     findings.extend(tokens(config));
     findings.extend(address_header(config));
+    findings.extend(buffered(config));
     findings.extend(contracts(config));
     findings.extend(unreachable(config));
+    findings.extend(modes(config));
+    findings.extend(upstream_keys(config));
+    findings.extend(transactional(config));
+    findings.extend(lookups(config));
+    findings.extend(endpoints(config));
     findings
 }
 
@@ -133,6 +145,98 @@ fn address_header(config: &Config) -> Option<Finding> {
     Finding::new("limits.address_header", &[], why)
 }
 
+/// Looks that a route cannot make.
+fn lookups(config: &Config) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (number, route) in config.route.iter().enumerate() {
+        let Some(lookup) = &route.reconcile else {
+            continue;
+        };
+        let mut note = |why: String| {
+            let at = format!("route.{number}.reconcile");
+            findings.extend(Finding::new(at, &[], format!("reconcile: {why}")));
+        };
+        if route.pass {
+            note("the route passes everything through, without keys: remove `pass`".to_owned());
+        }
+        for piece in &lookup.table().ask.pieces {
+            if let Piece::Value {
+                of: Variable::Param(name),
+                ..
+            } = piece
+                && !has_parameter(&route.matches, name)
+            {
+                note(format!(
+                    "`{{{name}}}` needs {{{name}}} in the route's match; there are {{operation}}, \
+                     {{key}} and {{body:MEMBER}} besides"
+                ));
+            }
+        }
+    }
+    findings
+}
+
+/// What is said of an upstream's keys where it cannot hold.
+fn upstream_keys(config: &Config) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (number, route) in config.route.iter().enumerate() {
+        let mut note = |setting: &str, why: &str| {
+            let at = format!("route.{number}.{setting}");
+            findings.extend(Finding::new(at, &[], format!("{setting}: {why}")));
+        };
+        let passes =
+            "the route passes everything through, without an operation's id: remove `pass`";
+        if route.pass && route.upstream_key_in.is_some() {
+            note("upstream_key_in", passes);
+        }
+        if route.pass && route.upstream_keys {
+            note("upstream_keys", passes);
+        }
+        if route.upstream_keys && route.rules.on_lapse == Some(Lapse::Hold) {
+            let why = "an upstream that takes keys is asked again, and `on_lapse = \"hold\"` asks it \
+                       never: remove one of the two";
+            note("upstream_keys", why);
+        }
+        let is_told = config.identity.headers.unwrap_or(true) || route.upstream_key_in.is_some();
+        if route.upstream_keys && !is_told {
+            let why = "the upstream does not get the id: give `upstream_key_in`, as in \
+                       upstream_key_in = \"header:idempotency-key\", or remove `headers = false` \
+                       from [identity]";
+            note("upstream_keys", why);
+        }
+    }
+    findings
+}
+
+/// A body that never has room would be refused for ever.
+fn buffered(config: &Config) -> Option<Finding> {
+    let room = config.buffered_bytes();
+    let largest = config.request_bytes_max();
+    if largest <= room {
+        return None;
+    }
+    let why = format!(
+        "buffered_bytes: {room} bytes have no room for a request of {largest} bytes, which \
+         request_bytes_max allows; for example buffered_bytes = {}",
+        largest.saturating_mul(16)
+    );
+    let about = &["limits", "rules", "route"];
+    Finding::new("limits.buffered_bytes", about, why)
+}
+
+/// Modes of routes that have no contract.
+fn modes(config: &Config) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (number, route) in config.route.iter().enumerate() {
+        if route.pass && route.mode.is_some() {
+            let why = "mode: the route passes everything through, and has no contract that could hold \
+                       or be observed: remove `pass` or `mode`";
+            findings.extend(Finding::new(format!("route.{number}.mode"), &[], why));
+        }
+    }
+    findings
+}
+
 /// Routes that an earlier one leaves nothing for.
 fn unreachable(config: &Config) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -182,6 +286,12 @@ pub(super) fn files(config: &Config) -> Vec<Finding> {
     {
         note("jwt.key_file", identity::verifier(config).map(drop));
     }
+    for (number, route) in config.route.iter().enumerate() {
+        if let Some(lookup) = &route.reconcile {
+            let at = format!("route.{number}.reconcile");
+            note(&at, crate::lookup::authorization(lookup).map(drop));
+        }
+    }
     if let Some(audit) = &config.audit
         && audit.path.is_dir()
     {
@@ -194,8 +304,80 @@ pub(super) fn files(config: &Config) -> Vec<Finding> {
     findings
 }
 
+/// Something that an operator should know of the settings, and the setting that ends it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Warning {
+    /// The setting that ends it.
+    pub setting: &'static str,
+    /// What there is to know.
+    pub text: String,
+}
+
+impl std::fmt::Display for Warning {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} (set `{}`)", self.text, self.setting)
+    }
+}
+
 /// What an operator should know before these settings meet callers.
-pub fn warnings(config: &Config) -> Vec<String> {
+pub fn warnings(config: &Config) -> Vec<Warning> {
+    let mut warnings: Vec<Warning> = vague_callers(config).into_iter().collect();
+    if onlyonce_stores::backend(config.store_url()) == "memory" {
+        warnings.push(Warning {
+            setting: "store",
+            text: "answers are kept in memory: a restart forgets them, and each retry after it \
+                   runs again"
+                .to_owned(),
+        });
+    }
+    let observed = config.observed();
+    if !observed.is_empty() {
+        let is_rest = |name: &String| name == REST;
+        let named = observed.iter().map(|name| match is_rest(name) {
+            true => "requests that no route matches".to_owned(),
+            false => format!("route {name}"),
+        });
+        let named: Vec<_> = named.collect();
+        warnings.push(Warning {
+            setting: "mode",
+            text: format!(
+                "nothing is protected here, only observed: {}; `onlyonce observe report` says what \
+                 enforcing would do",
+                named.join(", ")
+            ),
+        });
+    }
+    let unguarded = unguarded(config);
+    if !unguarded.is_empty() {
+        warnings.push(Warning {
+            setting: "rules.store_down",
+            text: format!(
+                "while the store cannot be reached, requests run without protection: {}",
+                unguarded.join(", ")
+            ),
+        });
+    }
+    warnings
+}
+
+/// Routes, and the rest, whose requests run when the store is down.
+fn unguarded(config: &Config) -> Vec<String> {
+    let is_open = |route: Option<&Route>| {
+        let policy = config.policy(route);
+        let is_open = policy.is_ok_and(|policy| policy.store_down == StoreDown::Open);
+        is_open && !config.is_observed(route)
+    };
+    let routes = config.route.iter().filter(|route| !route.pass);
+    let open = routes.filter(|route| is_open(Some(route)));
+    let mut names: Vec<_> = open.map(|it| format!("route {}", it.matches)).collect();
+    if config.upstream.is_some() && is_open(None) {
+        names.push("requests that no route matches".to_owned());
+    }
+    names
+}
+
+/// Callers that are known only by what they say of themselves.
+fn vague_callers(config: &Config) -> Option<Warning> {
     let mut vague: Vec<String> = Vec::new();
     for route in config.route.iter().filter(|route| !route.pass) {
         if !tells_callers_apart(&scope_of(config, Some(route))) {
@@ -206,15 +388,19 @@ pub fn warnings(config: &Config) -> Vec<String> {
         vague.push("requests that no route matches".to_owned());
     }
     if vague.is_empty() {
-        return Vec::new();
+        return None;
     }
-    vec![format!(
+    let text = format!(
         "callers are told apart only by their Authorization header, which is not verified here: \
          anonymous callers share one scope, a refreshed opaque token counts as another caller, and \
          credentials that differ with every request (SigV4, DPoP, Digest) are refused; add [jwt] \
          and `jwt:CLAIM`, `trusted-header:NAME` or `cookie:NAME` to the scope of: {}",
         vague.join(", ")
-    )]
+    );
+    Some(Warning {
+        setting: "scope",
+        text,
+    })
 }
 
 /// The scope of a route, or of what no route matches; none where its contract does not hold.

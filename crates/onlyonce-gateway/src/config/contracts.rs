@@ -3,20 +3,88 @@
 
 use std::path::Path;
 
+use http::Method;
 use onlyonce_core::policy::Policy;
 use onlyonce_core::profile::{RuleError, Rules};
-use onlyonce_core::{Profile, profile};
+use onlyonce_core::{OnLapse, Profile, profile};
 use onlyonce_stores::nearest;
 
-use super::{Config, ProfileName, Route};
+use super::{Config, ConfigError, ProfileName, Route};
 
 /// A profile whose bases go deeper than this is its own base.
 const BASES_MAX: usize = 16;
+/// Where answers are kept unless something is said.
+const STORE: &str = "file:./onlyonce-data";
 
 /// Why there is no contract: the setting that is wrong, as in `rules.key`, and why.
 pub(crate) type Wrong = (String, String);
 
+/// What the settings promise to a request.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Contract {
+    /// It runs once, by these rules.
+    Once {
+        /// The `match` of its route; none where no route matches.
+        route: Option<String>,
+        /// The name or file of its profile.
+        profile: String,
+        /// The rules.
+        policy: Box<Policy>,
+    },
+    /// It passes through, unprotected, by the route with this `match`.
+    Passes(String),
+    /// It passes through and is observed, by the route with this `match`; none where no route matches.
+    Observed(Option<String>),
+    /// It has nowhere to go: no route matches, and there is no general upstream.
+    Nowhere,
+}
+
 impl Config {
+    /// The store's URL: as it is set, or the default.
+    pub fn store_url(&self) -> &str {
+        self.store.as_deref().unwrap_or(STORE)
+    }
+
+    /// The name or file of the general profile.
+    pub fn profile_name(&self) -> &str {
+        let named = self.profile.as_ref().map(ProfileName::as_str);
+        named.unwrap_or(profile::usual().name())
+    }
+
+    /// The contract of requests with this method and path, found as a gateway with these settings
+    /// would find it.
+    pub fn contract_of(&self, method: &Method, path: &str) -> Result<Contract, ConfigError> {
+        let normal = crate::path::normal(path)
+            .map_err(|_| ConfigError::new(path, "the gateway refuses such a path with 400"))?;
+        let path = normal.as_deref().unwrap_or(path);
+        let mut found = None;
+        for route in &self.route {
+            let is_method = route.matches.method.as_ref().is_none_or(|it| it == method);
+            if is_method && route.matches.matcher()?.at(path).is_ok() {
+                found = Some(route);
+                break;
+            }
+        }
+        match found {
+            Some(route) if route.pass => return Ok(Contract::Passes(route.matches.to_string())),
+            None if self.upstream.is_none() => return Ok(Contract::Nowhere),
+            found if self.is_observed(found) => {
+                let route = found.map(|route| route.matches.to_string());
+                return Ok(Contract::Observed(route));
+            }
+            Some(_) | None => {}
+        }
+        let own = found.and_then(|route| route.profile.as_ref());
+        let profile = own.map_or(self.profile_name(), ProfileName::as_str);
+        let policy = self.policy(found);
+        Ok(Contract::Once {
+            route: found.map(|route| route.matches.to_string()),
+            profile: profile.to_owned(),
+            policy: Box::new(policy.map_err(|(at, why)| ConfigError::new(at, why))?),
+        })
+    }
+
     /// The policy of a route, or of what no route matches.
     pub(crate) fn policy(&self, route: Option<&Route>) -> Result<Policy, Wrong> {
         let own_profile = route.and_then(|route| route.profile.as_ref());
@@ -36,10 +104,13 @@ impl Config {
             ),
             None => (Rules::default(), "rules.".to_owned()),
         };
-        own.over(general)
-            .over(base)
-            .policy()
-            .map_err(|RuleError { at, why }| (format!("{prefix}{at}"), format!("{at}: {why}")))
+        let policy = own.over(general).over(base).policy();
+        let mut policy = policy
+            .map_err(|RuleError { at, why }| (format!("{prefix}{at}"), format!("{at}: {why}")))?;
+        if route.is_some_and(|route| route.upstream_keys) {
+            policy.on_lapse = OnLapse::Rerun;
+        }
+        Ok(policy)
     }
 
     /// The rules of a profile: a preset's, those in `[profiles.NAME]`, or those in a file.

@@ -102,11 +102,14 @@ pub fn markdown() -> String {
 /// How a table of settings is written in a file.
 fn title(name: &str) -> String {
     match name {
+        "Reconcile" => "`reconcile` of a route".to_owned(),
         "Route" => "`[[route]]`".to_owned(),
+        "Mcp" => "`[route.mcp]`".to_owned(),
         "Fingerprint" | "Stored" => format!("`[rules.{}]`", name.to_ascii_lowercase()),
         "Refused" => "A row of `[rules.refusals]`".to_owned(),
         "TtlHeader" => "`ttl_header`".to_owned(),
         "Derive" => "`derive`".to_owned(),
+        "KeyTimes" => "`key_time`".to_owned(),
         "BodyMembers" => "`body_marks`".to_owned(),
         _ => format!("`[{}]`", name.to_ascii_lowercase()),
     }
@@ -202,7 +205,7 @@ fn named(reference: &str) -> String {
     if definition.get("properties").is_some() {
         return match name {
             "Refused" => "rows".to_owned(),
-            "TtlHeader" | "Derive" | "BodyMembers" => "table".to_owned(),
+            "TtlHeader" | "Derive" | "KeyTimes" | "BodyMembers" => "table".to_owned(),
             _ => format!(
                 "table {}",
                 title(name).replace("[[", "[").replace("]]", "]")

@@ -14,7 +14,11 @@ use super::error::{ConfigError, Problem};
 /// What starts the name of a variable.
 const PREFIX: &str = "ONLYONCE_";
 /// Variables that are read elsewhere.
-const NOT_SETTINGS: [&str; 2] = ["ONLYONCE_CONFIG", "ONLYONCE_ADMIN_TOKEN"];
+const NOT_SETTINGS: [&str; 3] = [
+    "ONLYONCE_CONFIG",
+    "ONLYONCE_ADMIN_TOKEN",
+    "ONLYONCE_OPERATOR",
+];
 /// What settings are called that no file gives.
 const NO_FILE: &str = "settings";
 /// Settings that a table cannot be without, each with an example.
@@ -26,13 +30,14 @@ const NEEDED: [(&str, &str); 5] = [
     ("key_file", "jwt.pem"),
 ];
 /// Settings that a variable or a flag may give.
-pub(super) const OVERRIDES: [&str; 11] = [
+pub(super) const OVERRIDES: [&str; 12] = [
     "listen",
     "admin",
     "admin_token_file",
     "upstream",
     "store",
     "profile",
+    "mode",
     "ttl",
     "namespace",
     "instance",
@@ -169,7 +174,7 @@ fn set(config: &mut Config, name: &str, value: &str) -> Result<(), String> {
             }
         )+};
     }
-    take!(listen admin admin_token_file upstream store profile ttl namespace instance secret_file drain);
+    take!(listen admin admin_token_file upstream store profile mode ttl namespace instance secret_file drain);
     Ok(())
 }
 

@@ -83,6 +83,55 @@ fn every_wrong_value_is_told_with_what_would_be_right() {
         ),
         ("admin_hosts = [\"a:1\"]", "write only the host, `a`"),
         (
+            "[identity]\nattempt_header = \"Content-Length\"",
+            "another header, like idempotency-key",
+        ),
+        (
+            "[[route]]\nmatch = \"POST /a\"\nupstream_key_in = \"idempotency-key\"",
+            "write header:idempotency-key or body:request_id",
+        ),
+        (
+            "[[route]]\nmatch = \"POST /a\"\nupstream_keys = true\npass = true",
+            "remove `pass`",
+        ),
+        (
+            "[[route]]\nmatch = \"POST /a\"\nmode = \"observe\"\npass = true",
+            "remove `pass` or `mode`",
+        ),
+        ("mode = \"observ\"", "did you mean `observe`?"),
+        (
+            "[[route]]\nmatch = \"POST /a\"\nupstream_keys = true\nrules.on_lapse = \"hold\"",
+            "remove one of the two",
+        ),
+        (
+            "[identity]\nheaders = false\n[[route]]\nmatch = \"POST /a\"\nupstream_keys = true",
+            "give `upstream_key_in`",
+        ),
+        (
+            "[[route]]\nmatch = \"POST /a\"\nreconcile = \"POST /a/{operation}\"",
+            "write it like GET /charges/{operation}",
+        ),
+        (
+            "[[route]]\nmatch = \"POST /a\"\nreconcile = \"GET /a\"",
+            "asks the same of every operation",
+        ),
+        (
+            "[[route]]\nmatch = \"POST /a\"\nreconcile = \"GET /../{operation}\"",
+            "read differently by different servers",
+        ),
+        (
+            "[[route]]\nmatch = \"POST /a\"\nreconcile = \"GET /a/{id}\"",
+            "needs {id} in the route's match",
+        ),
+        (
+            "[[route]]\nmatch = \"POST /a\"\nreconcile = { ask = \"GET /{key}\", status = 404 }",
+            "not a status from 200 to 299",
+        ),
+        (
+            "[[route]]\nmatch = \"POST /a\"\nreconcile = { ask = \"GET /{key}\", anser = \"/a\" }",
+            "did you mean `answer`?",
+        ),
+        (
             "[[route]]\nmatch = \"POST /a\"\noperation = \"two words\"",
             "letters, digits, `_`, `.` and `-`, like submit",
         ),
@@ -320,7 +369,7 @@ fn a_variable_that_is_nearly_right_is_named() {
 }
 
 /// Every length of time, size and count, with a value below its bounds and one above them.
-const OUT_OF_BOUNDS: [(&str, &str, &str); 34] = [
+const OUT_OF_BOUNDS: [(&str, &str, &str); 35] = [
     ("", "ttl", "\"0s\" \"4000d\""),
     ("", "drain", "\"2d\""),
     ("[rules]", "lease", "\"0s\" \"1ms\" \"2d\""),
@@ -338,6 +387,7 @@ const OUT_OF_BOUNDS: [(&str, &str, &str); 34] = [
     ("[limits]", "header_bytes", "0 16777217"),
     ("[limits]", "streams", "0 10001"),
     ("[limits]", "running", "0 1000001"),
+    ("[limits]", "buffered_bytes", "0 1099511627777"),
     ("[limits]", "bad_requests_a_minute", "0 1000001"),
     ("[limits]", "keys_a_caller", "0 1000000000001"),
     ("[limits]", "bytes_a_caller", "0 1125899906842625"),
@@ -566,11 +616,43 @@ fn an_operator_is_warned_of_every_route_that_knows_callers_only_by_what_they_say
     );
     let config = load(Some(file.path()), [], &[]).unwrap();
 
-    let told = warnings(&config).join("\n");
+    let told = warnings(&config)[0].text.clone();
 
     assert!(told.ends_with("route POST /a, route POST /b"), "{told}");
     let plain = load(None, [], &[("upstream", "http://a".into())]).unwrap();
-    assert!(warnings(&plain)[0].contains("refreshed opaque token"));
+    assert!(warnings(&plain)[0].text.contains("refreshed opaque token"));
+}
+
+#[test]
+fn a_route_is_observed_by_its_own_mode_or_else_by_the_general_one() {
+    let file = file(
+        "upstream = \"http://a\"\n\
+         [[route]]\nmatch = \"POST /a\"\nmode = \"observe\"\n\
+         [[route]]\nmatch = \"POST /b\"\nmode = \"enforce\"\n\
+         [[route]]\nmatch = \"POST /c\"\n\
+         [[route]]\nmatch = \"POST /d\"\npass = true\n",
+    );
+    let variable = ("ONLYONCE_MODE".to_owned(), "observe".to_owned());
+
+    let enforcing = load(Some(file.path()), [], &[]).unwrap();
+    let observing = load(Some(file.path()), [variable], &[]).unwrap();
+    let flag = load(
+        None,
+        [],
+        &[("upstream", "http://a".into()), ("mode", "observe".into())],
+    );
+
+    assert_eq!(enforcing.observed(), ["POST /a"]);
+    assert_eq!(observing.observed(), ["POST /a", "POST /c", "*"]);
+    assert!(!observing.enforces_nothing());
+    assert!(flag.unwrap().enforces_nothing());
+    let told = warnings(&observing);
+    let told = told.iter().find(|it| it.setting == "mode").unwrap();
+    assert!(
+        told.text
+            .contains("route POST /c, requests that no route matches"),
+        "{told}"
+    );
 }
 
 #[test]

@@ -11,6 +11,9 @@ use http::uri::{Authority, PathAndQuery};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 
+use super::error::ConfigError;
+use super::identity::{KeyPlace, UpstreamHeader};
+use super::reconcile::{Pointer, Template};
 use crate::target::TARGET_BYTES_MAX;
 
 /// A profile by its name or its file. Whether there is one is known only with all settings.
@@ -41,6 +44,17 @@ pub struct Ask {
     pub method: Method,
     /// Its path and query.
     pub target: PathAndQuery,
+}
+
+impl Match {
+    /// What tells whether a path is one of these.
+    pub(crate) fn matcher(&self) -> Result<matchit::Router<()>, ConfigError> {
+        let mut matcher = matchit::Router::new();
+        matcher
+            .insert(self.path.as_str(), ())
+            .map_err(|error| ConfigError::new(format!("route {self}"), error.to_string()))?;
+        Ok(matcher)
+    }
 }
 
 impl HostName {
@@ -206,4 +220,8 @@ written_as_text! {
     Match: "match"
     Operation: "name"
     Ask: "request"
+    UpstreamHeader: "header"
+    KeyPlace: "place"
+    Template: "request"
+    Pointer: "pointer"
 }

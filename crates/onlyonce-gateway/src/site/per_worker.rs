@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use onlyonce_core::Engine;
-use onlyonce_tower::Allowance;
 
-use super::Site;
+use super::{Bounds, Site};
 use crate::config::{Config, ConfigError};
 use crate::traces::Traces;
+use crate::upstream::Healths;
 
 /// The same site for each worker, so that a connection to an upstream stays on its thread.
 pub(crate) struct PerWorker(Vec<Arc<Site>>);
@@ -21,10 +21,11 @@ impl PerWorker {
         count: usize,
         config: &Config,
         engine: &Engine,
-        allowance: &Allowance,
+        bounds: &Bounds,
         traces: Option<&Traces>,
+        healths: &Healths,
     ) -> Result<Self, ConfigError> {
-        let first = Site::new(config, engine, allowance, traces)?;
+        let first = Site::new(config, engine, bounds, traces, healths)?;
         let others: Vec<_> = (1..count).map(|_| Arc::new(first.again())).collect();
         let all = std::iter::once(Arc::new(first)).chain(others);
         Ok(Self(all.collect()))

@@ -1,13 +1,14 @@
 //! The upstreams of a site, one for all routes that lead to it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::Uri;
 
 use super::IDLE_MAX;
 use crate::config::{self, Config, ConfigError, Span, Timeout};
-use crate::upstream::{Patience, Upstream};
+use crate::upstream::{Health, Healths, Patience, Upstream};
 
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 const RESPONSE_MAX: Duration = Duration::from_secs(60);
@@ -22,21 +23,23 @@ impl Upstreams {
         &mut self,
         address: &str,
         patience: Patience,
+        healths: &Healths,
     ) -> Result<Upstream, ConfigError> {
         let uri = config::is_upstream(address).map_err(|why| ConfigError::new("upstream", why))?;
-        Ok(self.at(&uri, patience))
+        let health = healths.of(&uri);
+        Ok(self.at(&uri, patience, &health))
     }
 
-    fn at(&mut self, uri: &Uri, patience: Patience) -> Upstream {
+    fn at(&mut self, uri: &Uri, patience: Patience, health: &Arc<Health>) -> Upstream {
         let known = self.0.entry(uri.to_string());
         known
-            .or_insert_with(|| Upstream::new(uri.clone(), patience))
+            .or_insert_with(|| Upstream::new(uri.clone(), patience, Arc::clone(health)))
             .clone()
     }
 
     /// The same upstream over these connections.
     pub(super) fn like(&mut self, upstream: &Upstream) -> Upstream {
-        self.at(upstream.uri(), upstream.patience())
+        self.at(upstream.uri(), upstream.patience(), upstream.health())
     }
 }
 

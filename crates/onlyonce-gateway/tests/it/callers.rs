@@ -172,6 +172,22 @@ async fn a_check_carries_nothing_that_was_meant_for_the_request_itself() {
 }
 
 #[tokio::test]
+async fn a_check_does_not_carry_a_key_under_a_name_of_ones_own() {
+    let service = Service::start().await;
+    let more = "auth_check = \"GET /me\"\n[rules]\nkey_header = \"x-request-token\"";
+    let gateway = gateway(service.address, more).await;
+    let headers = [("x-request-token", "key"), ("authorization", "Bearer a")];
+
+    for _ in 0..2 {
+        assert_eq!(order(&gateway, &headers).await.1, "order 1");
+    }
+
+    let checks = service.work.checks.lock().unwrap();
+    assert!(!checks[0].contains_key("x-request-token"));
+    assert_eq!(checks[0]["authorization"], "Bearer a");
+}
+
+#[tokio::test]
 async fn a_credential_that_differs_with_every_request_needs_a_configured_scope() {
     let service = Service::start().await;
     let signed = "AWS4-HMAC-SHA256 Credential=AKID/20260101/eu/s3/aws4_request, Signature=00";

@@ -249,3 +249,33 @@ async fn an_answer_does_not_wait_for_the_request_after_it() {
     service.work.gate.notify_one();
     assert!(answer(&mut stream).await.ends_with("slow 2"));
 }
+
+#[tokio::test]
+async fn a_length_that_is_said_twice_reaches_the_service_once() {
+    let service = Service::start().await;
+    let gateway = gateway(service.address, "").await;
+    let mut client = http2(&gateway).await;
+    let mut with_lengths = |lengths: &[&str]| {
+        let mut request = http::Request::post("http://a/told");
+        for length in lengths {
+            request = request.header("content-length", *length);
+        }
+        let body = http_body_util::Full::from("four");
+        client.send_request(request.body(body).unwrap())
+    };
+
+    let twice = with_lengths(&["4", "4"]).await.unwrap();
+
+    assert_eq!(twice.status(), 200);
+    let told = http_body_util::BodyExt::collect(twice.into_body());
+    let told = String::from_utf8(told.await.unwrap().to_bytes().to_vec()).unwrap();
+    assert_eq!(told.matches("content-length: 4").count(), 1, "{told}");
+    for lines in [
+        "content-length: 4\r\ncontent-length: 5\r\n",
+        "content-length: +4\r\n",
+    ] {
+        let lines = format!("POST /told HTTP/1.1\r\nhost: a\r\n{lines}");
+        let heard = heard(&gateway, &format!("{lines}connection: close\r\n\r\nfour")).await;
+        assert!(heard.starts_with("HTTP/1.1 400"), "{heard}");
+    }
+}

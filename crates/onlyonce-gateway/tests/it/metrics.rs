@@ -408,6 +408,56 @@ async fn a_dead_store_opens_the_breaker() {
     page.is_some("idempotency_event_total", &[("event", "store_failed")]);
 }
 
+/// An upstream that is lost with two requests that must not run again, and an operator who forgets one.
+async fn outcomes_in_doubt() -> Page {
+    let lost = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = lost.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in lost.incoming() {
+            let mut bytes = [0; 4096];
+            assert!(stream.unwrap().read(&mut bytes).unwrap() > 0);
+        }
+    });
+    let gateway = gateway(address, &format!("[rules]\non_lapse = \"hold\"\n{ROUTE}")).await;
+    for key in ["key-1", "key-2"] {
+        assert_eq!(order_with(&gateway, key, "{}").await.status(), 502);
+    }
+    let page = Page::of(&gateway).await;
+    page.is("idempotency_outcomes_in_doubt", &[], 2.0);
+    let url = format!("http://{}/api/v1/records", gateway.admin_address());
+    let listed = client()
+        .get(&url)
+        .send()
+        .await
+        .unwrap()
+        .text()
+        .await
+        .unwrap();
+    let listed: serde_json::Value = serde_json::from_str(&listed).unwrap();
+    let slot = listed["records"][0]["slot"].as_str().unwrap();
+    let forgotten = client().delete(format!("{url}/{slot}")).send().await;
+    assert_eq!(forgotten.unwrap().status(), 204);
+    Page::of(&gateway).await
+}
+
+#[tokio::test]
+async fn outcomes_in_doubt_an_upstream_that_fails_and_what_operators_do_are_counted() {
+    let page = outcomes_in_doubt().await;
+
+    page.is("idempotency_outcomes_in_doubt", &[], 1.0);
+    page.is(
+        "idempotency_operator_action_total",
+        &[("action", "forget")],
+        1.0,
+    );
+    page.is("idempotency_upstream_up", &[], 0.0);
+    page.is(
+        "idempotency_upstream_failure_total",
+        &[("kind", "lost")],
+        2.0,
+    );
+}
+
 /// More claims than a store of one connection can answer while another session locks its table.
 async fn too_few_connections() -> Page {
     let postgres = Arc::new(Postgres::start(PostgresOptions::default()).unwrap());
@@ -496,6 +546,99 @@ async fn paths_that_clients_choose_are_no_labels() {
     page.is("idempotency_request_total", &[("operation", "*")], 120.0);
 }
 
+/// An original and its repeat on a route that is only observed.
+async fn observed_traffic() -> Page {
+    let service = Service::start().await;
+    let more = "[[route]]\nmatch = \"POST /orders\"\nmode = \"observe\"\n";
+    let gateway = gateway(service.address, more).await;
+    for _ in 0..2 {
+        let answer = order_with(&gateway, "key-1", "{}").await;
+        answer.text().await.unwrap();
+    }
+    loop {
+        let page = Page::of(&gateway).await;
+        if page
+            .find("idempotency_observed_total", &[("seen", "ran-again")])
+            .is_some()
+        {
+            return page;
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_seen_on_observed_routes_is_counted_by_route_and_apart_from_what_is_enforced() {
+    let page = observed_traffic().await;
+
+    for (seen, count) in [
+        ("first", 1.0),
+        ("replay", 1.0),
+        ("weak-key", 2.0),
+        ("ran-again", 1.0),
+    ] {
+        let labels = [("route", "POST /orders"), ("seen", seen)];
+        page.is("idempotency_observed_total", &labels, count);
+    }
+    assert_eq!(page.find("idempotency_request_total", &[]), None);
+}
+
+/// Remarks of `promtool check metrics` on names that the documents give: everything else it is content with.
+const REMARKS: [&str; 2] = [
+    "metric names should not contain abbreviated units",
+    "non-histogram and non-summary metrics should not have \"_count\" suffix",
+];
+
+#[tokio::test]
+async fn promtool_is_content_with_the_text_of_a_busy_gateway_but_for_the_documents_names() {
+    let service = Service::start().await;
+    let more = format!("[[route]]\nmatch = \"POST /orders\"\nmode = \"observe\"\n{ROUTE}");
+    let gateway = gateway(service.address, &more).await;
+    for path in ["orders", "me\u{e9}", "echo"] {
+        for key in ["key-1", "key-1", "key-2"] {
+            let url = format!("http://{}/{path}", gateway.address());
+            let request = client().post(url).header("idempotency-key", key);
+            request.send().await.unwrap();
+        }
+    }
+    let url = format!("http://{}/metrics", gateway.admin_address());
+    let answer = client()
+        .get(&url)
+        .header("accept", "text/plain;version=0.0.4");
+    let answer = answer.send().await.unwrap();
+    assert_eq!(
+        answer.headers()["content-type"],
+        onlyonce_metrics::TEXT_CONTENT_TYPE
+    );
+    let page = answer.text().await.unwrap();
+    assert!(
+        page.contains("# TYPE idempotency_request_total counter"),
+        "{page}"
+    );
+
+    let mut promtool = tokio::process::Command::new("promtool");
+    let promtool = promtool
+        .args(["check", "metrics"])
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped());
+    let mut checking = promtool
+        .spawn()
+        .expect("promtool is in the Debian package prometheus");
+    let mut pipe = checking.stdin.take().unwrap();
+    tokio::io::AsyncWriteExt::write_all(&mut pipe, page.as_bytes())
+        .await
+        .unwrap();
+    drop(pipe);
+    let output = checking.wait_with_output().await.unwrap();
+    let told = [output.stdout, output.stderr].concat();
+    let told = String::from_utf8_lossy(&told);
+    let is_known = |line: &&str| REMARKS.iter().any(|remark| line.ends_with(remark));
+    let others: Vec<_> = told.lines().filter(|line| !is_known(line)).collect();
+    assert_eq!(others, [""; 0], "{page}");
+    // Its own word for remarks: 1 would be text that it cannot read.
+    assert_eq!(output.status.code(), Some(3), "{told}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn every_metric_there_is_was_provoked_by_one_of_these() {
     let pages = [
@@ -506,6 +649,8 @@ async fn every_metric_there_is_was_provoked_by_one_of_these() {
         ended_keys().await,
         a_dead_store().await,
         too_few_connections().await,
+        outcomes_in_doubt().await,
+        observed_traffic().await,
     ];
 
     let mut provoked: BTreeSet<_> = pages.iter().flat_map(Page::provoked).collect();

@@ -2,7 +2,7 @@ use super::*;
 
 fn told(reason: Reason, on_lapse: OnLapse) -> String {
     let audience = Audience {
-        is_derived: false,
+        origin: KeyOrigin::Sent,
         says_complete: false,
         on_lapse,
     };

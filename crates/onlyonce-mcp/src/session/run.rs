@@ -3,16 +3,18 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use onlyonce_core::engine::Who;
-use onlyonce_core::{Answer, Execution, Key, Origin, Outcome, Reason, Refusal};
+use onlyonce_core::engine::{Call, Who};
+use onlyonce_core::{Answer, Execution, Finding, Key, Origin, Outcome, Reason, Reconcile, Refusal};
 use tokio::sync::oneshot;
 
 use super::Session;
-use crate::answer::{Audience, outcome, refused, repeated};
-use crate::call::{SentKey, ToolCall};
-use crate::members::{Members, raw};
-use crate::message::{Id, Reply, request};
-use crate::pending::lock;
+use crate::answer::{Audience, not_verifiable, outcome, refused, repeated};
+use crate::call::ToolCall;
+use crate::keys::{self, KeyOrigin};
+use crate::members::Members;
+use crate::message::{Id, Reply};
+use crate::pending::{Heard, lock};
+use crate::verify::{About, Verify};
 
 /// Pages of a list of tools that we ask for ourselves.
 const PAGES_MAX: usize = 100;
@@ -21,24 +23,18 @@ const LIST_WAIT_MAX: Duration = Duration::from_secs(10);
 impl Session {
     /// Runs the call, or answers it from its record.
     pub(super) async fn once(self: &Arc<Self>, call: ToolCall) -> Reply {
-        let (key, is_derived) = match self.key(&call) {
-            Ok(key) => key,
-            Err(refusal) => return refused(&refusal, &self.audience(&call, false)),
+        let (key, origin) = match keys::choose(&call, &self.rules, &self.policy.key) {
+            Ok(chosen) => chosen,
+            Err(refusal) => return refused(&refusal, &self.audience(&call, KeyOrigin::Sent)),
         };
-        let audience = self.audience(&call, is_derived);
-        let mut scope = self.engine.scope().with("mcp", &self.rules.server);
-        scope = scope.with("tool", &call.tool);
-        if is_derived {
-            scope = scope.with("derived", "");
+        let audience = self.audience(&call, origin);
+        if let Some(verify) = self.rules.verify(&call.tool)
+            && !verify.can_ask(&call, key.expose())
+        {
+            return not_verifiable(verify.asks(), audience.says_complete);
         }
-        let who = Who::doing(call.tool.as_str());
-        let mut keyed = self
-            .engine
-            .call(&scope, &key, call.fingerprint(), &self.policy, who);
-        if let (true, Some(derive)) = (is_derived, &self.rules.derive) {
-            keyed = keyed.keep_for(derive.within);
-        }
-
+        let call = Arc::new(call);
+        let keyed = self.keyed(&call, &key, origin);
         let own = Arc::new(OnceLock::new());
         let (session, kept) = (Arc::clone(self), Arc::clone(&own));
         let work = move |execution| async move { session.run(&call, execution, &kept).await };
@@ -50,42 +46,45 @@ impl Session {
             } => match own.get() {
                 // What the tool said, though it may be too large to be stored.
                 Some(reply) if as_returned => Reply::clone(reply),
-                Some(_) | None => repeated(&response, is_derived),
+                Some(_) | None => repeated(&response, origin),
             },
             Answer::Replayed(replay) if replay.response.origin == Origin::Handler => {
-                repeated(&replay.response, is_derived)
+                repeated(&replay.response, origin)
             }
             Answer::Replayed(_) => refused(&Refusal::new(Reason::ResponseTooLarge), &audience),
             Answer::Refused(refusal) => refused(&refusal, &audience),
         }
     }
 
-    pub(super) fn audience(&self, call: &ToolCall, is_derived: bool) -> Audience {
+    fn keyed(self: &Arc<Self>, call: &Arc<ToolCall>, key: &Key, origin: KeyOrigin) -> Call {
+        let mut scope = self.engine.scope().with("mcp", &self.rules.server);
+        scope = scope.with("tool", &call.tool);
+        if let Some(mark) = origin.mark() {
+            scope = scope.with(mark, "");
+        }
+        let who = Who::doing(call.tool.as_str());
+        let mut keyed = self
+            .engine
+            .call(&scope, key, call.fingerprint(), &self.policy, who);
+        if let (KeyOrigin::Derived, Some(derive)) = (origin, &self.rules.derive) {
+            keyed = keyed.keep_for(derive.within);
+        }
+        let Some(verify) = self.rules.verify(&call.tool).cloned() else {
+            return keyed;
+        };
+        let (session, call) = (Arc::clone(self), Arc::clone(call));
+        keyed.reconcile(Reconcile::new(move |execution| {
+            let (session, call, verify) = (Arc::clone(&session), Arc::clone(&call), verify.clone());
+            async move { session.look(&call, &verify, &execution).await }
+        }))
+    }
+
+    pub(super) fn audience(&self, call: &ToolCall, origin: KeyOrigin) -> Audience {
         Audience {
-            is_derived,
+            origin,
             says_complete: call.says_complete(),
             on_lapse: self.rules.on_lapse,
         }
-    }
-
-    /// The key, and whether it is derived.
-    fn key(&self, call: &ToolCall) -> Result<(Key, bool), Refusal> {
-        let bad = |why: &dyn std::fmt::Display| Refusal::new(Reason::BadKey).because(why);
-        let (text, is_derived) = match (&call.key, &self.rules.derive) {
-            (SentKey::Text(text), _) => (text.clone(), false),
-            (SentKey::NotText, _) => return Err(bad(&"it is not text")),
-            (SentKey::Nothing | SentKey::Null, Some(derive)) => {
-                let conversation = call.conversation.as_deref();
-                let conversation = conversation.unwrap_or(&derive.conversation);
-                let key = call.derived_key(conversation);
-                (key.ok_or_else(|| bad(&"none can be derived"))?, true)
-            }
-            (SentKey::Nothing | SentKey::Null, None) => {
-                return Err(Refusal::new(Reason::MissingKey));
-            }
-        };
-        let key = Key::new(&text, &self.policy.key).map_err(|error| bad(&error))?;
-        Ok((key, is_derived))
     }
 
     /// Sends the call to the server and waits for its reply.
@@ -94,13 +93,36 @@ impl Session {
         let Some(answered) = self.ask(&id, call.message_as(&id)).await else {
             return Outcome::NotRun;
         };
-        // The server went without a word: it may have done everything but answer.
-        let Ok(reply) = answered.await else {
-            return Outcome::Unknown;
+        let reply = match answered.await {
+            Ok(Heard::Reply(reply)) => reply,
+            Ok(Heard::NotSent) => return Outcome::NotRun,
+            // The server went without a word: it may have done everything but answer.
+            Err(_) => return Outcome::Unknown,
         };
         let outcome = outcome(&reply, self.rules.errors, &self.policy.limits, &execution);
         drop(own.set(reply));
         outcome
+    }
+
+    /// Asks the verifying tool whether an earlier attempt at a call happened.
+    async fn look(&self, call: &ToolCall, verify: &Verify, execution: &Execution) -> Finding {
+        let operation = execution.operation().to_string();
+        let about = About {
+            call,
+            key: execution.key().expose(),
+            operation: &operation,
+        };
+        let id = self.next_id();
+        let Some(message) = verify.question(&about, &id) else {
+            return Finding::CannotTell;
+        };
+        let Some(answered) = self.ask(&id, message).await else {
+            return Finding::CannotTell;
+        };
+        match answered.await {
+            Ok(Heard::Reply(reply)) => verify.read(Some(&reply)),
+            Ok(Heard::NotSent) | Err(_) => Finding::CannotTell,
+        }
     }
 
     /// Whether a call is of a tool that is covered. A tool that even the server's list does not know
@@ -112,7 +134,7 @@ impl Session {
         }
         let _one_at_a_time = self.listing.lock().await;
         if known().is_none() {
-            let listing = self.list_tools(call.meta.as_ref());
+            let listing = self.list_tools(call);
             // A server that gives no list has no say in what is covered.
             drop(tokio::time::timeout(LIST_WAIT_MAX, listing).await);
         }
@@ -120,27 +142,23 @@ impl Session {
     }
 
     /// Asks the server for its tools, as the client would.
-    async fn list_tools(&self, meta: Option<&Members>) -> Option<()> {
-        let mut params = Members::default();
-        if let Some(mut meta) = meta.cloned() {
-            meta.take("progressToken");
-            params.set("_meta", meta.to_raw());
-        }
+    async fn list_tools(&self, call: &ToolCall) -> Option<()> {
+        let mut cursor = None;
         for _ in 0..PAGES_MAX {
             let id = self.next_id();
-            let message = request(&id, "tools/list", &params);
-            let Ok(Reply::Result(list)) = self.ask(&id, message).await?.await else {
+            let message = call.list_request(&id, cursor.as_deref());
+            let Ok(Heard::Reply(Reply::Result(list))) = self.ask(&id, message).await?.await else {
                 return None;
             };
             let next = Members::of(&list).and_then(|list| list.text("nextCursor"));
             lock(&self.catalog).learn(list, &self.rules.tools);
-            params.set("cursor", raw(&next?));
+            cursor = Some(next?);
         }
         None
     }
 
     /// Sends a request of ours; nothing if it certainly did not reach the server.
-    async fn ask(&self, id: &Id, message: String) -> Option<oneshot::Receiver<Reply>> {
+    async fn ask(&self, id: &Id, message: String) -> Option<oneshot::Receiver<Heard>> {
         let answered = self.pending.ask(id)?;
         if self.to_server.send(message).await.is_err() {
             self.pending.asked(id);

@@ -281,6 +281,7 @@ async fn a_call_without_an_id_runs_once_and_its_result_is_kept() {
 async fn a_line_with_a_key_that_only_a_lenient_reader_understands_is_not_passed_on() {
     let mut shop = shop(&engine().await, rules()).await;
     let call = order(1, KEY, "tea").to_string();
+    let head = r#""id":1,"jsonrpc":"2.0","method":"tools/call""#;
     let lines = [
         call.replace(r#""tea""#, "NaN"),
         format!("[{}]", call.replace(r#""tea""#, "-Infinity")),
@@ -289,13 +290,24 @@ async fn a_line_with_a_key_that_only_a_lenient_reader_understands_is_not_passed_
         format!("[[{call}]]"),
         format!("\u{feff}{call}"),
         call.replace(r#""item""#, r#""\ud800":1,"item""#),
+        format!(r#"{{{head},"params":["order",{{"idempotencyKey":"{KEY}"}}]}}"#),
+        format!(r#"{{{head},"params":[{{"name":"order","idempotencyKey":"{KEY}"}}]}}"#),
+        format!(r#"{{{head},"params":"idempotencyKey={KEY}"}}"#),
+        format!(r#"{{{head},"params":{{"tool":"order","idempotencyKey":"{KEY}"}}}}"#),
+        format!(r#"{{{head},"params":{{"name":["order"],"idempotencyKey":"{KEY}"}}}}"#),
+        format!(
+            r#"{{{head},"params":{{"name":"order","arguments":["tea",{{"idempotencyKey":"{KEY}"}}]}}}}"#
+        ),
+        format!(r#"{{{head},"params":{{"name":"order","arguments":"idempotencyKey={KEY}"}}}}"#),
+        format!(r#"{{{head},"params":{{"name":"order","_meta":[{{"idempotencyKey":"{KEY}"}}]}}}}"#),
     ];
 
     for line in lines {
         shop.client.say(&line).await;
         let told = shop.client.hear().await;
 
-        let is_call = line.contains("ud800");
+        let is_call = line.contains("ud800")
+            || serde_json::from_str::<Value>(&line).is_ok_and(|it| it.is_object());
         let id = if is_call { json!(1) } else { Value::Null };
         assert_eq!(told["id"], id, "{line}");
         assert_eq!(told["error"]["code"], -32700, "{line}");

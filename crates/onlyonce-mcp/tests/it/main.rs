@@ -6,6 +6,7 @@
     reason = "a test fails by panicking, in its support too"
 )]
 
+mod called;
 mod derived;
 mod errors;
 mod hostile;
@@ -16,3 +17,4 @@ mod passing;
 mod random;
 mod sdk;
 mod support;
+mod verified;

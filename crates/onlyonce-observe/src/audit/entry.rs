@@ -3,10 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use onlyonce_core::event::Found;
 use onlyonce_core::record::actor_parts;
 use onlyonce_core::refusal::Original;
-use onlyonce_core::{About, Event, Fingerprint, Meta, Reason, Slot, Timestamp};
+use onlyonce_core::{About, Deed, Event, Fingerprint, Meta, Operated, Reason, Slot, Timestamp};
 use serde_json::{Value, json};
+
+/// The type of an actor who is an operator.
+pub(super) const OPERATOR: &str = "operator";
+/// An operator who gave no name.
+const UNNAMED: &str = "unnamed";
 
 /// What happened, as far as it is audited; written out later, off the request's path.
 pub(super) struct Entry {
@@ -38,6 +44,7 @@ enum What {
         keep_for: Duration,
         lifetime: Duration,
         forgotten: bool,
+        replays: u64,
     },
     Contention {
         waited: Duration,
@@ -45,7 +52,12 @@ enum What {
         holder: Arc<str>,
     },
     OutcomeUnknown,
+    Reconciled {
+        found: Found,
+        attempt: u32,
+    },
     Unprotected,
+    Operated(Box<Operated>),
 }
 
 impl Entry {
@@ -102,6 +114,7 @@ impl Entry {
                 keep_for,
                 lifetime,
                 forgotten,
+                replays,
                 resource,
             } => {
                 made = resource.clone();
@@ -109,6 +122,7 @@ impl Entry {
                     keep_for: *keep_for,
                     lifetime: *lifetime,
                     forgotten: *forgotten,
+                    replays: *replays,
                 }
             }
             Event::Waited {
@@ -122,7 +136,12 @@ impl Entry {
                 holder: Arc::clone(holder),
             },
             Event::OutcomeUnknown => What::OutcomeUnknown,
+            Event::Reconciled { found, attempt, .. } => What::Reconciled {
+                found: *found,
+                attempt: *attempt,
+            },
             Event::Unprotected => What::Unprotected,
+            Event::Operated(operated) => What::Operated(operated.clone()),
             _ => return None,
         };
         Some(Self {
@@ -153,6 +172,10 @@ impl Entry {
             "traceId": self.meta.trace,
         });
         let (event, more) = self.what.told(self.at);
+        if let What::Operated(_) = self.what {
+            // Named like the caller of another entry, so that a purge of that caller finds it.
+            metadata["originalActor"] = self.meta.actor.as_deref().map(actor).into();
+        }
         if let (Value::Object(metadata), Value::Object(more)) = (&mut metadata, more) {
             metadata.extend(more);
         }
@@ -160,12 +183,51 @@ impl Entry {
             "eventType": event,
             "eventId": format!("evt_{run:016x}{number:08x}"),
             "timestamp": self.at.to_rfc3339(),
-            "actor": self.meta.actor.as_deref().map(actor),
+            "actor": self.who(),
             "metadata": metadata,
         });
         lines.push_str(&entry.to_string());
         lines.push('\n');
     }
+}
+
+impl Entry {
+    /// Who did it: the caller, or an operator.
+    fn who(&self) -> Option<Value> {
+        match &self.what {
+            What::Operated(operated) => {
+                let name = operated.by.as_deref().unwrap_or(UNNAMED);
+                Some(json!({"type": OPERATOR, "id": name}))
+            }
+            What::Created { .. }
+            | What::Replay { .. }
+            | What::Conflict { .. }
+            | What::Expired { .. }
+            | What::Contention { .. }
+            | What::OutcomeUnknown
+            | What::Reconciled { .. }
+            | What::Unprotected => self.meta.actor.as_deref().map(actor),
+        }
+    }
+}
+
+/// What was done, with what belongs to it alone.
+fn deed(operated: &Operated) -> (&'static str, Value) {
+    let mut more = json!({"reason": operated.reason, "via": operated.via});
+    let event = match operated.deed {
+        Deed::Forgot => "idempotency.operator.forget",
+        Deed::Discarded => "idempotency.operator.discard",
+        Deed::Extended { by } => {
+            more["extended_ms"] = millis(by).into();
+            "idempotency.operator.extend"
+        }
+        Deed::Resolved { status, keep_for } => {
+            more["status"] = status.into();
+            more["ttl_ms"] = millis(keep_for).into();
+            "idempotency.operator.resolve"
+        }
+    };
+    (event, more)
 }
 
 /// Says that entries are missing here.
@@ -234,11 +296,13 @@ impl What {
                 keep_for,
                 lifetime,
                 forgotten,
+                replays,
             } => (
                 "idempotency.key.expired",
                 json!({
                     "ttl_ms": millis(*keep_for),
                     "lifetime_ms": millis(*lifetime),
+                    "replayCount": replays,
                     "reason": if *forgotten { "explicit_delete" } else { "ttl_elapsed" },
                 }),
             ),
@@ -255,7 +319,12 @@ impl What {
                 }),
             ),
             Self::OutcomeUnknown => ("idempotency.outcome_unknown", json!({})),
+            Self::Reconciled { found, attempt } => (
+                "idempotency.reconciled",
+                json!({"found": found.name(), "attempt": attempt}),
+            ),
             Self::Unprotected => ("idempotency.unprotected", json!({})),
+            Self::Operated(operated) => deed(operated),
         }
     }
 }

@@ -12,10 +12,12 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
-use onlyonce_core::{Clock as _, SystemClock, Timestamp};
+use onlyonce_core::{About, Clock as _, Event, SystemClock, Timestamp};
 use onlyonce_stores::private;
 use serde_json::Value;
 use thiserror::Error;
+
+use super::entry::{Entry, OPERATOR};
 
 const DAY_MILLIS: u64 = 24 * 3600 * 1000;
 /// What says that a purge is complete.
@@ -76,6 +78,26 @@ impl Trail {
         }
         let surplus = found.len().saturating_sub(count);
         Ok((found.split_off(surplus), unread))
+    }
+
+    /// Whether any file of it is there.
+    pub fn exists(&self) -> bool {
+        self.files().is_ok_and(|files| !files.is_empty())
+    }
+
+    /// Writes one entry, for an event that no engine tells of; nothing for one that is not audited.
+    pub fn note(&self, about: &About<'_>, event: &Event) -> Result<(), TrailError> {
+        let clock = SystemClock::new();
+        let Some(entry) = Entry::of(about, event, || clock.wall()) else {
+            return Ok(());
+        };
+        let mut line = String::new();
+        entry.write(super::random_run(), 1, &mut line);
+        let write = || {
+            let _lock = self.lock()?;
+            append_to(&self.path)?.write_all(line.as_bytes())
+        };
+        write().map_err(|source| self.failed(source))
     }
 
     /// Removes every entry of `actor`, all of them or, if it fails, none.
@@ -336,11 +358,13 @@ fn without(actor: &str, line: Vec<u8>) -> Option<Vec<u8>> {
     Some(line)
 }
 
-/// Whether these are the type and id of the actor whose id, or type and id, is `actor`.
+/// Whether these are the type and id of the actor whose id, or type and id, is `actor`. An operator is
+/// meant only by both: what an operator did stays when a caller of the same name is purged.
 fn is_of(actor: &str, written: &Value) -> bool {
     let part = |name: &str| written[name].as_str().unwrap_or_default();
     let named = actor.split_once(':') == Some((part("type"), part("id")));
-    written["id"] == actor || (named && written["id"].is_string())
+    let by_id = written["id"] == actor && written["type"] != OPERATOR;
+    by_id || (named && written["id"].is_string())
 }
 
 fn name(path: &Path) -> OsString {

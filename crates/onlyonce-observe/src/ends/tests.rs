@@ -122,6 +122,7 @@ fn keys_kept_for_different_times_end_in_the_order_of_their_ends() {
         keep_for: Duration::from_millis(keep_for),
         operation: "POST /orders".into(),
         holder: "here".into(),
+        resumed: false,
     };
     for (stored, keep_for) in [(0, 50), (10, 20), (20, 50), (30, 5), (40, 5)] {
         due.remember(alike(keep_for), end(stored + keep_for));
@@ -129,7 +130,7 @@ fn keys_kept_for_different_times_end_in_the_order_of_their_ends() {
 
     let over = due.take_over(Duration::from_millis(50));
 
-    let times = over.iter().map(|(_, end)| end.at.as_millis());
+    let times = over.iter().map(|(_, end, _)| end.at.as_millis());
     assert_eq!(times.collect::<Vec<_>>(), [30, 35, 45, 50]);
     assert_eq!((due.keys, due.queues.len()), (1, 1));
 }

@@ -3,7 +3,7 @@ use super::*;
 #[tokio::test]
 async fn a_commit_is_on_disk_when_it_returns() {
     let temporary = tempfile::tempdir().unwrap();
-    let folder = Folder::open(temporary.path()).await.unwrap();
+    let folder = Folder::open(temporary.path(), Access::Alone).await.unwrap();
     let mut connection = folder.connect().await.unwrap();
 
     let mode: String = sqlx::query_scalar("PRAGMA journal_mode")
@@ -47,7 +47,7 @@ async fn a_queue_of_an_earlier_version_is_counted_when_it_is_opened() {
     }
     drop(earlier);
 
-    let folder = Folder::open(temporary.path()).await.unwrap();
+    let folder = Folder::open(temporary.path(), Access::Alone).await.unwrap();
     let mut connection = folder.connect().await.unwrap();
 
     let held = super::super::rows::held(&mut connection).await.unwrap();
@@ -60,7 +60,7 @@ async fn a_queue_of_an_earlier_version_is_counted_when_it_is_opened() {
 #[tokio::test]
 async fn what_is_due_or_swept_is_found_without_a_look_at_all_rows() {
     let temporary = tempfile::tempdir().unwrap();
-    let folder = Folder::open(temporary.path()).await.unwrap();
+    let folder = Folder::open(temporary.path(), Access::Alone).await.unwrap();
     let mut connection = folder.connect().await.unwrap();
 
     for (query, index) in [

@@ -1,0 +1,318 @@
+//! Asks an upstream whether an operation happened. Everything that is not a clear yes or a clear no
+//! cannot tell.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{
+    ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, COOKIE,
+    HeaderName,
+};
+use http::{HeaderValue, Request, Response, Uri};
+use http_body::Body as _;
+use http_body_util::{BodyExt as _, Limited};
+use onlyonce_core::{DerivedId, Finding, Key};
+use onlyonce_tower::{Execution, Question, Reconciler, RequestBody};
+use serde_json::Value;
+use tower_service::Service as _;
+
+use crate::auth_check;
+use crate::body::ClientBody;
+use crate::config::{ConfigError, Lookup, Piece, Span, Template, Variable};
+use crate::forward::Peer;
+use crate::target::TARGET_BYTES_MAX;
+use crate::upstream::{AnswerBody, Upstream};
+
+/// The connections that a request's own worker has: its look goes over them too.
+#[derive(Clone)]
+pub(crate) struct Via(pub(crate) Upstream);
+
+/// How a route's operations are looked up.
+pub(crate) struct Asking {
+    lookup: Lookup,
+    /// In place of the caller's own credentials.
+    authorization: Option<HeaderValue>,
+    /// What the operation's id is called, where it is sent.
+    id_header: Option<HeaderName>,
+    key_header: HeaderName,
+    body_bytes_max: usize,
+}
+
+/// A value that cannot stand where it should, and why.
+pub(crate) type Unusable = String;
+
+impl Asking {
+    pub(crate) fn new(
+        lookup: &Lookup,
+        id_header: Option<HeaderName>,
+        key_header: HeaderName,
+        body_bytes_max: usize,
+    ) -> Result<Self, ConfigError> {
+        Ok(Self {
+            authorization: authorization(lookup)?,
+            lookup: lookup.clone(),
+            id_header,
+            key_header,
+            body_bytes_max,
+        })
+    }
+
+    pub(crate) fn reconciler(self: &Arc<Self>) -> Reconciler {
+        let asking = Arc::clone(self);
+        let mut reconciler = Reconciler::new(move |question| {
+            let asking = Arc::clone(&asking);
+            async move { asking.ask(&question).await }
+        });
+        let table = self.lookup.table();
+        if let Some(timeout) = table.timeout.map(Span::get) {
+            reconciler = reconciler.within(timeout);
+        }
+        if let Some(after) = table.after.map(Span::get) {
+            reconciler = reconciler.after(after);
+        }
+        reconciler
+    }
+
+    /// Whether this request could be looked up later.
+    pub(crate) fn check<'a>(
+        &self,
+        execution: &Execution,
+        param: impl Fn(&str) -> Option<&'a str>,
+        body: &[u8],
+    ) -> Result<(), Unusable> {
+        let values = Values {
+            key: execution.key(),
+            operation: execution.operation(),
+            param: &param,
+            body,
+        };
+        target(&self.lookup.table().ask, &values).map(drop)
+    }
+
+    async fn ask(&self, question: &Question) -> Finding {
+        let Some(Via(mut upstream)) = question.parts().extensions.get::<Via>().cloned() else {
+            return Finding::CannotTell;
+        };
+        let Ok(request) = self.request(question) else {
+            return Finding::CannotTell;
+        };
+        match upstream.call(request).await {
+            Ok(answer) => self.read(question, answer).await,
+            Err(_) => Finding::CannotTell,
+        }
+    }
+
+    /// The look: the caller's headers, or the configured credential, without a body.
+    fn request(&self, question: &Question) -> Result<Request<RequestBody<ClientBody>>, Unusable> {
+        let execution = question.execution();
+        let values = Values {
+            key: execution.key(),
+            operation: execution.operation(),
+            param: &|name: &str| question.param(name),
+            body: question.body(),
+        };
+        let Template { method, .. } = &self.lookup.table().ask;
+        let mut look = Request::new(RequestBody::from(ClientBody::empty()));
+        *look.method_mut() = method.clone();
+        *look.uri_mut() = target(&self.lookup.table().ask, &values)?;
+        let parts = question.parts();
+        let headers = look.headers_mut();
+        // Line by line: `extend` would keep only the last of several.
+        for (name, value) in &parts.headers {
+            if auth_check::is_sent(name) && *name != self.key_header {
+                headers.append(name, value.clone());
+            }
+        }
+        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        if let Some(authorization) = &self.authorization {
+            headers.remove(COOKIE);
+            headers.insert(AUTHORIZATION, authorization.clone());
+        }
+        if let Some(name) = &self.id_header {
+            headers.insert(name, crate::identify::value(&values.operation));
+        }
+        if let Some(peer) = parts.extensions.get::<Peer>() {
+            look.extensions_mut().insert(peer.clone());
+        }
+        Ok(look)
+    }
+
+    /// What an answer means. Its body counts only if all of it came.
+    async fn read(&self, question: &Question, answer: Response<AnswerBody>) -> Finding {
+        match self.lookup.says(answer.status()) {
+            Some(true) => {}
+            Some(false) => return Finding::DidNot,
+            None => return Finding::CannotTell,
+        }
+        let (mut parts, body) = answer.into_parts();
+        let is_large = body.size_hint().lower() > self.body_bytes_max as u64;
+        let body = match Limited::new(body, self.body_bytes_max).collect().await {
+            Ok(body) => body.to_bytes(),
+            Err(error) if is_large || error.is::<http_body_util::LengthLimitError>() => {
+                return self.too_large();
+            }
+            Err(_) => return Finding::CannotTell,
+        };
+        if let Some(status) = self.lookup.table().status {
+            parts.status = status.get();
+        }
+        let Some(pointer) = &self.lookup.table().answer else {
+            return question.happened(&parts, body);
+        };
+        if parts.headers.contains_key(CONTENT_ENCODING) {
+            return Finding::CannotTell;
+        }
+        match answer_at(&body, pointer.as_str()) {
+            At::There(answer) => {
+                parts.headers.remove(CONTENT_LENGTH);
+                let json = HeaderValue::from_static("application/json");
+                parts.headers.insert(CONTENT_TYPE, json);
+                question.happened(&parts, answer)
+            }
+            At::Nothing => Finding::DidNot,
+            At::Unclear => Finding::CannotTell,
+        }
+    }
+
+    /// It happened, and its answer cannot be kept. With a pointer into it, not even that is known.
+    fn too_large(&self) -> Finding {
+        match self.lookup.table().answer {
+            Some(_) => Finding::CannotTell,
+            None => Finding::happened(onlyonce_core::Response::too_large()),
+        }
+    }
+}
+
+/// The credential in the configured file.
+pub(crate) fn authorization(lookup: &Lookup) -> Result<Option<HeaderValue>, ConfigError> {
+    let Some(path) = &lookup.table().authorization_file else {
+        return Ok(None);
+    };
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| ConfigError::new(path.display(), format!("cannot be read: {error}")))?;
+    let mut value = HeaderValue::from_str(text.trim())
+        .ok()
+        .filter(|it| !it.is_empty())
+        .ok_or_else(|| {
+            let why = "is not the value of an Authorization header: write it like Bearer TOKEN";
+            ConfigError::new(path.display(), why)
+        })?;
+    value.set_sensitive(true);
+    Ok(Some(value))
+}
+
+/// What stands at a pointer.
+enum At {
+    There(Bytes),
+    /// Nothing, and that is certain: an empty list, or `null`.
+    Nothing,
+    Unclear,
+}
+
+fn answer_at(body: &[u8], pointer: &str) -> At {
+    let Ok(document) = serde_json::from_slice::<Value>(body) else {
+        return At::Unclear;
+    };
+    match document.pointer(pointer) {
+        Some(Value::Null) => At::Nothing,
+        Some(found) => At::There(found.to_string().into()),
+        None => {
+            let (parent, _) = pointer.rsplit_once('/').unwrap_or_default();
+            match document.pointer(parent) {
+                Some(Value::Array(items)) if items.is_empty() => At::Nothing,
+                _ => At::Unclear,
+            }
+        }
+    }
+}
+
+/// What the places in a template stand for.
+struct Values<'v, 'a> {
+    key: &'v Key,
+    operation: DerivedId,
+    param: &'v dyn Fn(&str) -> Option<&'a str>,
+    body: &'v [u8],
+}
+
+/// The target of a look. Values are data: none can change which resource is asked for.
+fn target(template: &Template, values: &Values<'_, '_>) -> Result<Uri, Unusable> {
+    let mut target = String::new();
+    let body = std::cell::OnceCell::new();
+    for piece in &template.pieces {
+        match piece {
+            Piece::Text(text) => target.push_str(text),
+            Piece::Value { of, is_in_path } => {
+                let value = match of {
+                    Variable::Key => values.key.expose().to_owned(),
+                    Variable::Operation => values.operation.to_string(),
+                    Variable::Param(name) => param(values, name)?,
+                    Variable::Body(pointer) => {
+                        let body = body.get_or_init(|| serde_json::from_slice(values.body).ok());
+                        member(body.as_ref(), pointer.as_str())?
+                    }
+                };
+                let is_usable = if *is_in_path {
+                    is_segment(&value)
+                } else {
+                    !value.is_empty()
+                };
+                if !is_usable {
+                    return Err(format!("{} cannot stand in a path", named(of)));
+                }
+                escape(&value, &mut target);
+            }
+        }
+    }
+    if target.len() > TARGET_BYTES_MAX {
+        return Err("its values are too long".into());
+    }
+    target
+        .parse()
+        .map_err(|_| "its values make no path".to_owned())
+}
+
+fn named(variable: &Variable) -> String {
+    match variable {
+        Variable::Key => "its key".into(),
+        Variable::Operation => "its operation's id".into(),
+        Variable::Param(name) => format!("the parameter {name} of its path"),
+        Variable::Body(pointer) => format!("{} in its body", pointer.as_str()),
+    }
+}
+
+fn param(values: &Values<'_, '_>, name: &str) -> Result<String, Unusable> {
+    let raw = (values.param)(name).ok_or_else(|| format!("its path has no {name}"))?;
+    let text = percent_encoding::percent_decode_str(raw).decode_utf8();
+    text.map(Into::into)
+        .map_err(|_| format!("the parameter {name} of its path is not text"))
+}
+
+fn member(body: Option<&Value>, pointer: &str) -> Result<String, Unusable> {
+    let found = body.and_then(|body| body.pointer(pointer));
+    match found {
+        Some(Value::String(text)) => Ok(text.clone()),
+        Some(Value::Number(number)) => Ok(number.to_string()),
+        Some(Value::Bool(flag)) => Ok(flag.to_string()),
+        Some(Value::Null | Value::Array(_) | Value::Object(_)) | None => {
+            Err(format!("its body has no text or number at {pointer}"))
+        }
+    }
+}
+
+/// Whether a value is one segment of a path for every server: nothing that is read as a slash, as an
+/// escape, as a parameter or as another folder.
+fn is_segment(value: &str) -> bool {
+    let is_plain = |it: char| !matches!(it, '/' | '\\' | '%' | ';') && !it.is_control();
+    !value.is_empty() && value.chars().all(is_plain) && value.chars().any(|it| it != '.')
+}
+
+fn escape(value: &str, target: &mut String) {
+    for byte in value.bytes() {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
+            target.push(char::from(byte));
+        } else {
+            write!(target, "%{byte:02X}").expect("a string takes whatever is written");
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! A route that is an MCP endpoint. Tool calls go through the layer as the keyed requests that they are:
+//! their meaning without the JSON-RPC id, under their caller's scope. Everything else passes.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, ORIGIN};
+use http::{HeaderMap, HeaderName, Method, Request, Response, StatusCode, Uri, request};
+use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
+use onlyonce_core::{Clock as _, OnLapse, SystemClock};
+use onlyonce_mcp::Rules;
+use onlyonce_mcp::parts::{Catalog, Decision, Id, ToolCall, decide, each, has_key};
+use onlyonce_tower::{Idempotent, RequestBody};
+use tower_service::Service as _;
+
+use crate::auth_check::AuthCheck;
+use crate::body::{self, ClientBody, GatewayBody, passed, problem};
+use crate::failure::Failure;
+use crate::upstream::{AnswerBody, Upstream};
+
+pub(crate) use self::inner::{Inner, reconciler};
+
+mod answer;
+mod form;
+mod inner;
+mod list;
+mod wire;
+
+type Classify = fn(&Failure) -> onlyonce_core::Release;
+/// How long what is known of a server's tools counts: it may be replaced without a word.
+const CATALOG_AGE_MAX: Duration = Duration::from_secs(300);
+
+/// What all threads share of a route.
+pub(crate) struct Terms {
+    pub(crate) rules: Rules,
+    pub(crate) origins: Vec<String>,
+    pub(crate) key_header: HeaderName,
+    pub(crate) on_lapse: OnLapse,
+    pub(crate) request_bytes_max: usize,
+    catalog: Mutex<Known>,
+}
+
+/// The server's tools, and since when they are known.
+struct Known {
+    catalog: Catalog,
+    /// A clock that was started then.
+    since: SystemClock,
+}
+
+impl Terms {
+    pub(crate) fn new(rules: Rules, origins: Vec<String>, policy: &onlyonce_core::Policy) -> Self {
+        let is_reconciled = !rules.reconcile.is_empty();
+        Self {
+            origins,
+            key_header: policy.http.key_header.clone(),
+            on_lapse: if is_reconciled {
+                OnLapse::Hold
+            } else {
+                policy.on_lapse
+            },
+            request_bytes_max: policy.limits.request_bytes_max,
+            rules,
+            catalog: Mutex::new(Known {
+                catalog: Catalog::default(),
+                since: SystemClock::new(),
+            }),
+        }
+    }
+
+    /// Whether whoever sends this may call: a web page only from an origin that is known.
+    fn admits(&self, headers: &HeaderMap) -> bool {
+        let mut origins = headers.get_all(ORIGIN).iter();
+        origins.all(|origin| {
+            let Ok(origin) = origin.to_str() else {
+                return false;
+            };
+            let is_listed = self
+                .origins
+                .iter()
+                .any(|it| it.trim_end_matches('/').eq_ignore_ascii_case(origin));
+            is_listed || is_of_this_machine(origin)
+        })
+    }
+
+    fn catalog(&self) -> MutexGuard<'_, Known> {
+        let mut known = self.catalog.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.since.now() > CATALOG_AGE_MAX {
+            known.catalog.forget();
+            known.since = SystemClock::new();
+        }
+        known
+    }
+}
+
+/// A page that this machine served. A name that was made to point here (DNS rebinding) is not one.
+fn is_of_this_machine(origin: &str) -> bool {
+    let Ok(uri) = origin.parse::<Uri>() else {
+        return false;
+    };
+    let host = uri.host().map(|host| host.trim_matches(['[', ']']));
+    host.is_some_and(|host| {
+        let is_loopback = |ip: std::net::IpAddr| ip.is_loopback();
+        host.eq_ignore_ascii_case("localhost") || host.parse().is_ok_and(is_loopback)
+    })
+}
+
+/// An MCP endpoint, on the connections of one thread.
+#[derive(Clone)]
+pub(crate) struct Endpoint {
+    pub(crate) terms: Arc<Terms>,
+    pub(crate) service: Idempotent<Inner, Classify>,
+    pub(crate) check: Option<Arc<AuthCheck>>,
+}
+
+impl Endpoint {
+    /// The same over other connections.
+    pub(crate) fn over(&self, upstream: &Upstream) -> Self {
+        let check = self.check.as_deref();
+        Self {
+            terms: Arc::clone(&self.terms),
+            service: self
+                .service
+                .around(self.service.inner().over(upstream.clone())),
+            check: check.map(|check| Arc::new(check.over(upstream))),
+        }
+    }
+
+    pub(crate) fn upstream(&self) -> &Upstream {
+        self.service.inner().upstream()
+    }
+
+    /// Answers one request.
+    pub(crate) async fn answer(&self, mut request: Request<ClientBody>) -> Response<GatewayBody> {
+        if !self.terms.admits(request.headers()) {
+            return problem(
+                StatusCode::FORBIDDEN,
+                "foreign-origin",
+                "Foreign origin",
+                "The request comes from a web page whose origin is not listed for this endpoint.",
+            );
+        }
+        if request.method() != Method::POST {
+            let request = request.map(RequestBody::from);
+            return to_client(self.pass(request).await);
+        }
+        let asked = self.check.as_ref().map(|check| check.request(&request));
+        request.body_mut().bound_as_a_whole();
+        let (mut parts, body) = request.into_parts();
+        let text = match self.read(&parts, body).await {
+            Ok(text) => text,
+            Err(refused) => return refused,
+        };
+        parts.headers.remove(CONTENT_LENGTH);
+        let messages = each(text.clone());
+        let is_batch = text.trim_start().starts_with('[');
+        let (false, [message]) = (is_batch, &messages[..]) else {
+            return self.batch(parts, &messages, text).await;
+        };
+        match self.decide(&parts, message) {
+            Decision::Pass | Decision::Cancel(_) => to_client(self.send(parts, text).await),
+            Decision::List(id) => self.list(parts, text, &id).await,
+            Decision::Refuse(answer) => form::refused_unread(answer),
+            Decision::Call { id: None, .. } => no_id(),
+            Decision::Call { id: Some(id), call } => {
+                self.called(parts, text, id, call, asked).await
+            }
+        }
+    }
+
+    fn decide(&self, parts: &request::Parts, message: &str) -> Decision {
+        let header = parts.headers.get(&self.terms.key_header);
+        let header = header.map(|it| String::from_utf8_lossy(it.as_bytes()));
+        decide(message, &self.terms.rules, header.as_deref())
+    }
+
+    /// All of a body as text.
+    async fn read(
+        &self,
+        parts: &request::Parts,
+        body: ClientBody,
+    ) -> Result<String, Response<GatewayBody>> {
+        if parts.headers.contains_key(CONTENT_ENCODING) {
+            return Err(problem(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "encoded",
+                "Encoded body",
+                "This gateway reads the messages of this endpoint, and takes them unencoded only.",
+            ));
+        }
+        match Limited::new(body, self.terms.request_bytes_max)
+            .collect()
+            .await
+        {
+            Ok(body) => Ok(String::from_utf8_lossy(&body.to_bytes()).into_owned()),
+            Err(error) if error.is::<LengthLimitError>() => Err(problem(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "request-too-large",
+                "Message too large",
+                "The message is larger than this endpoint takes. It was not passed on.",
+            )),
+            Err(_) => Err(problem(
+                StatusCode::BAD_REQUEST,
+                "request-stopped",
+                "Message incomplete",
+                "The message did not come to its end. It was not passed on.",
+            )),
+        }
+    }
+
+    /// Several messages at once, as version 2025-03-26 has them: they pass, unless one is to run once.
+    async fn batch(
+        &self,
+        parts: request::Parts,
+        messages: &[String],
+        text: String,
+    ) -> Response<GatewayBody> {
+        let decisions = messages.iter().map(|it| self.decide(&parts, it));
+        for decision in decisions {
+            match decision {
+                Decision::Pass | Decision::Cancel(_) | Decision::List(_) => {}
+                Decision::Call { .. } | Decision::Refuse(_) => {
+                    return problem(
+                        StatusCode::BAD_REQUEST,
+                        "keyed-batch",
+                        "A call with a key in a batch",
+                        "A tool call with a key must be sent on its own. Nothing of the batch was passed on.",
+                    );
+                }
+            }
+        }
+        to_client(self.send(parts, text).await)
+    }
+
+    /// A call that may be ours.
+    async fn called(
+        &self,
+        mut parts: request::Parts,
+        text: String,
+        id: Id,
+        call: Box<ToolCall>,
+        asked: Option<Request<RequestBody<ClientBody>>>,
+    ) -> Response<GatewayBody> {
+        let is_covered = self.covers(&parts, &call).await;
+        match (is_covered, has_key(&call, &self.terms.rules)) {
+            (false, _) => to_client(self.send(parts, text).await),
+            (true, false) => {
+                parts.headers.remove(&self.terms.key_header);
+                to_client(self.send(parts, call.message()).await)
+            }
+            (true, true) => self.once(parts, id, Arc::new(*call), asked).await,
+        }
+    }
+
+    /// Passes a message on.
+    async fn send(
+        &self,
+        parts: request::Parts,
+        text: String,
+    ) -> Result<Response<AnswerBody>, Failure> {
+        self.pass(Request::from_parts(
+            parts,
+            RequestBody::whole(Bytes::from(text)),
+        ))
+        .await
+    }
+
+    async fn pass(
+        &self,
+        request: Request<RequestBody<ClientBody>>,
+    ) -> Result<Response<AnswerBody>, Failure> {
+        self.upstream().clone().call(request).await
+    }
+}
+
+fn to_client(answer: Result<Response<AnswerBody>, Failure>) -> Response<GatewayBody> {
+    match answer {
+        Ok(response) => response.map(passed),
+        Err(failure) => body::upstream_failed(&failure),
+    }
+}
+
+fn no_id() -> Response<GatewayBody> {
+    problem(
+        StatusCode::BAD_REQUEST,
+        "no-id",
+        "A call without an id",
+        "A tool call with a key needs an id, for its answer. It was not passed on.",
+    )
+}
+
+/// A body of one piece, as the layer gets it.
+pub(crate) type Meaning = Full<Bytes>;

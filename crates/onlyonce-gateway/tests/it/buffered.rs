@@ -1,0 +1,75 @@
+//! A bound on the request bodies in memory at a time.
+
+use onlyonce_gateway::{Gateway, config};
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
+
+use crate::support::{Service, client, gateway};
+
+/// Room for one body of 1,500 bytes and a little more.
+const LITTLE: &str = "[limits]\nbuffered_bytes = 2048\n[rules]\nrequest_bytes_max = 1500";
+const RETRIES_MAX: usize = 500;
+
+async fn order(gateway: &Gateway, key: &str, bytes: usize) -> reqwest::Response {
+    let request = client().post(format!("http://{}/orders", gateway.address()));
+    let request = request
+        .header("idempotency-key", key)
+        .body("x".repeat(bytes));
+    request.send().await.unwrap()
+}
+
+/// Sends new keys with bodies of this size until the answer has this status; returns that answer. The
+/// room of a body may be given back a moment after its answer has arrived.
+async fn until(gateway: &Gateway, name: &str, bytes: usize, status: u16) -> reqwest::Response {
+    for number in 0..RETRIES_MAX {
+        let answer = order(gateway, &format!("{name}-{number}"), bytes).await;
+        if answer.status() == status {
+            return answer;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    panic!("no answer had the status {status}");
+}
+
+#[tokio::test]
+async fn bodies_without_room_are_refused_before_anything_is_claimed_and_room_comes_back() {
+    let service = Service::start().await;
+    let gateway = gateway(service.address, LITTLE).await;
+    let mut stalled = TcpStream::connect(gateway.address()).await.unwrap();
+    let head = "POST /orders HTTP/1.1\r\nhost: a\r\nidempotency-key: stalled\r\ncontent-length: 1500\r\n\r\n";
+    stalled.write_all(head.as_bytes()).await.unwrap();
+    stalled.write_all(&[b'x'; 1_400]).await.unwrap();
+
+    let refused = until(&gateway, "before", 1_000, 503).await;
+    let runs = service.work.runs();
+
+    assert!(refused.headers().contains_key("retry-after"));
+    let problem: serde_json::Value = refused.json().await.unwrap();
+    assert_eq!(problem["type"], "urn:onlyonce:problem:too-much-buffered");
+    assert_eq!(problem["retryable"], true);
+    // A body for which there is room is served; the refused one claimed nothing.
+    until(&gateway, "small", 100, 201).await;
+    assert_eq!(service.work.runs(), runs + 1);
+    drop(stalled);
+    until(&gateway, "after", 1_000, 201).await;
+    // However often it is taken, it is given back.
+    for number in 0..10 {
+        until(&gateway, &format!("again-{number}"), 1_500, 201).await;
+    }
+}
+
+#[test]
+fn less_room_than_one_request_may_need_is_found_by_the_check() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let text = "upstream = \"http://127.0.0.1:3000\"\n[limits]\nbuffered_bytes = 2048\n";
+    std::fs::write(file.path(), text).unwrap();
+
+    let error = config::load(Some(file.path()), [], &[]).unwrap_err();
+
+    let said = error.to_string();
+    assert!(said.contains("3:"), "{said}");
+    assert!(
+        said.contains("no room for a request of 1048576 bytes"),
+        "{said}"
+    );
+}

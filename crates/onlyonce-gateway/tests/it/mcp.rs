@@ -1,0 +1,358 @@
+//! An MCP endpoint behind the gateway, message by message: a server that counts, and clients that send what
+//! no SDK would.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::any;
+use http::StatusCode;
+use onlyonce_gateway::config;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+
+use crate::support::gateway;
+
+const ROUTE: &str = "[[route]]\nmatch = \"* /mcp\"\nprotocol = \"mcp\"\n";
+
+/// How the server answers calls.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Answers {
+    #[default]
+    Json,
+    /// Progress, then the answer.
+    Events,
+    /// An event with an id, and the connection ends; the answer comes to whoever goes on after it.
+    Resumed,
+    /// Nothing: the stream ends.
+    Nothing,
+    Status(u16),
+}
+
+#[derive(Default)]
+struct Server {
+    runs: AtomicUsize,
+    answers: Mutex<Answers>,
+    /// What arrived: methods of HTTP and JSON-RPC, and whole bodies.
+    heard: Mutex<Vec<String>>,
+}
+
+impl Server {
+    async fn start() -> (SocketAddr, Arc<Self>) {
+        let server = Arc::<Self>::default();
+        let app = Router::new()
+            .route("/mcp", any(serve))
+            .with_state(Arc::clone(&server));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move { axum::serve(listener, app).await });
+        (address, server)
+    }
+
+    fn runs(&self) -> usize {
+        self.runs.load(Ordering::SeqCst)
+    }
+
+    fn answers(&self, answers: Answers) {
+        *self.answers.lock().unwrap() = answers;
+    }
+
+    fn heard(&self) -> Vec<String> {
+        std::mem::take(&mut *self.heard.lock().unwrap())
+    }
+}
+
+fn events(text: String) -> Response {
+    ([("content-type", "text/event-stream")], text).into_response()
+}
+
+fn result(id: &Value, number: usize) -> Value {
+    let content = json!([{"type": "text", "text": format!("run {number}")}]);
+    json!({"jsonrpc": "2.0", "id": id, "result": {"content": content}})
+}
+
+async fn serve(State(server): State<Arc<Server>>, request: Request) -> Response {
+    let (parts, body) = request.into_parts();
+    let body = axum::body::to_bytes(body, usize::MAX).await.unwrap();
+    let text = String::from_utf8_lossy(&body).into_owned();
+    let heard = format!("{} {text}", parts.method);
+    server.heard.lock().unwrap().push(heard);
+    if parts.headers.contains_key("last-event-id") {
+        return events(format!("data: {}\n\n", result(&json!(7), server.runs())));
+    }
+    let message: Value = serde_json::from_str(&text).unwrap_or_default();
+    if message["method"] == "tools/list" {
+        let tool = json!({"name": "act", "inputSchema": {"type": "object"}});
+        let result = json!({"tools": [tool]});
+        let answer = json!({"jsonrpc": "2.0", "id": message["id"], "result": result});
+        return axum::Json(answer).into_response();
+    }
+    if message["method"] != "tools/call" {
+        return StatusCode::ACCEPTED.into_response();
+    }
+    let answers = *server.answers.lock().unwrap();
+    if let Answers::Status(status) = answers {
+        return StatusCode::from_u16(status).unwrap().into_response();
+    }
+    let number = server.runs.fetch_add(1, Ordering::SeqCst) + 1;
+    let answer = result(&message["id"], number);
+    match answers {
+        Answers::Json | Answers::Status(_) => axum::Json(answer).into_response(),
+        Answers::Events => {
+            let progress =
+                json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": {}});
+            events(format!(
+                ": hello\r\n\r\ndata: {progress}\r\n\r\nevent: message\ndata: {answer}\n\n"
+            ))
+        }
+        Answers::Resumed => events("id: 1\nretry: 10\ndata:\n\n".into()),
+        Answers::Nothing => events(String::new()),
+    }
+}
+
+fn act(id: impl Into<Value>, key: &str) -> Value {
+    call(id, json!({"n": 1, "idempotencyKey": key}))
+}
+
+fn call(id: impl Into<Value>, arguments: Value) -> Value {
+    let id: Value = id.into();
+    let params = json!({"name": "act", "arguments": arguments});
+    json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params})
+}
+
+struct Client {
+    url: String,
+    http: reqwest::Client,
+    accept: &'static str,
+}
+
+impl Client {
+    fn of(address: SocketAddr) -> Self {
+        Self {
+            url: format!("http://{address}/mcp"),
+            http: reqwest::Client::builder().no_proxy().build().unwrap(),
+            accept: "application/json, text/event-stream",
+        }
+    }
+
+    fn post(&self, body: impl ToString) -> reqwest::RequestBuilder {
+        self.http
+            .post(&self.url)
+            .header("accept", self.accept)
+            .header("content-type", "application/json")
+            .body(body.to_string())
+    }
+
+    async fn say(&self, message: &Value) -> Value {
+        let text = self
+            .post(message)
+            .send()
+            .await
+            .unwrap()
+            .text()
+            .await
+            .unwrap();
+        let last = text.rsplit("data: ").next().unwrap();
+        serde_json::from_str(last.trim()).unwrap_or_else(|_| panic!("{text}"))
+    }
+}
+
+fn refused(answer: &Value) -> &Value {
+    &answer["result"]["_meta"]["onlyonce/refused"]["reason"]
+}
+
+#[tokio::test]
+async fn a_replay_has_its_callers_own_id_and_form() {
+    for answers in [Answers::Json, Answers::Events] {
+        let (address, server) = Server::start().await;
+        server.answers(answers);
+        let gateway = gateway(address, ROUTE).await;
+        let mut client = Client::of(gateway.address());
+
+        let first = client.say(&act(1, "key-1")).await;
+        let again = client.say(&act("two", "key-1")).await;
+        client.accept = "text/event-stream";
+        let in_events = client.post(act(3, "key-1")).send().await.unwrap();
+
+        assert_eq!(first["id"], 1, "{first}");
+        assert_eq!(again["id"], "two", "{again}");
+        assert_eq!(again["result"]["content"], first["result"]["content"]);
+        assert_eq!(
+            again["result"]["_meta"]["onlyonce/replayed"], true,
+            "{again}"
+        );
+        assert_eq!(in_events.headers()["content-type"], "text/event-stream");
+        assert!(in_events.text().await.unwrap().contains("\"id\":3"));
+        assert_eq!(server.runs(), 1);
+        let heard = server.heard().join("\n");
+        assert!(
+            !heard.contains("idempotencyKey") && !heard.contains("key-1"),
+            "{heard}"
+        );
+        gateway.drain().await;
+    }
+}
+
+#[tokio::test]
+async fn everything_that_is_no_call_with_a_key_passes_as_it_came() {
+    let (address, server) = Server::start().await;
+    let gateway = gateway(address, ROUTE).await;
+    let client = Client::of(gateway.address());
+    let messages = [
+        r#"{"jsonrpc":"2.0", "id":1.50, "method":"made/up","params":{"x": 1e400}}"#,
+        r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":9}}"#,
+        r#"{"jsonrpc":"2.0","id":"s1","result":{"role":"user"}}"#,
+        r#"[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","method":"x"}]"#,
+        r#"{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"act"}}"#,
+        "not json",
+    ];
+
+    for message in messages {
+        client.post(message).send().await.unwrap();
+    }
+    client.http.delete(&client.url).send().await.unwrap();
+    client.http.get(&client.url).send().await.unwrap();
+
+    let mut expected: Vec<_> = messages.iter().map(|it| format!("POST {it}")).collect();
+    expected.extend(["DELETE ".into(), "GET ".into()]);
+    assert_eq!(server.heard(), expected);
+    gateway.drain().await;
+}
+
+#[tokio::test]
+async fn a_key_in_the_header_counts_and_arguments_go_before_it() {
+    let (address, server) = Server::start().await;
+    let gateway = gateway(address, ROUTE).await;
+    let client = Client::of(gateway.address());
+    let with = |message: Value| {
+        client
+            .post(message)
+            .header("idempotency-key", "\"in-header\"")
+    };
+
+    for id in 1..=2 {
+        with(call(id, json!({"n": 1}))).send().await.unwrap();
+    }
+    assert_eq!(server.runs(), 1);
+    with(act(3, "in-arguments")).send().await.unwrap();
+    client.say(&act(4, "in-arguments")).await;
+
+    assert_eq!(server.runs(), 2);
+    gateway.drain().await;
+}
+
+#[tokio::test]
+async fn a_stream_that_breaks_off_is_taken_up_again_and_one_that_cannot_be_leaves_doubt() {
+    let (address, server) = Server::start().await;
+    let gateway = gateway(address, ROUTE).await;
+    let client = Client::of(gateway.address());
+
+    server.answers(Answers::Resumed);
+    let resumed = client.say(&act(7, "resumed")).await;
+    server.answers(Answers::Nothing);
+    let lost = client.say(&act(8, "lost")).await;
+    server.answers(Answers::Json);
+    let again = client.say(&act(9, "lost")).await;
+
+    assert_eq!(
+        resumed["result"]["content"][0]["text"], "run 1",
+        "{resumed}"
+    );
+    assert_eq!(refused(&lost), "outcome-unknown", "{lost}");
+    assert_eq!(refused(&again), "outcome-unknown", "{again}");
+    assert_eq!(server.runs(), 2);
+    gateway.drain().await;
+}
+
+#[tokio::test]
+async fn a_server_that_refuses_before_the_tool_is_heard_as_it_is_and_the_key_stays_free() {
+    let (address, server) = Server::start().await;
+    let gateway = gateway(address, ROUTE).await;
+    let client = Client::of(gateway.address());
+
+    for status in [400, 401, 404, 429] {
+        server.answers(Answers::Status(status));
+        let answer = client.post(act(1, "key-1")).send().await.unwrap();
+        assert_eq!(answer.status().as_u16(), status);
+    }
+    server.answers(Answers::Json);
+    let ran = client.say(&act(2, "key-1")).await;
+    server.answers(Answers::Status(500));
+    let broken = client.say(&act(3, "key-2")).await;
+
+    assert_eq!(ran["result"]["content"][0]["text"], "run 1", "{ran}");
+    assert_eq!(refused(&broken), "outcome-unknown", "{broken}");
+    gateway.drain().await;
+}
+
+#[tokio::test]
+async fn a_web_page_of_an_unknown_origin_is_refused() {
+    let (address, server) = Server::start().await;
+    let more = format!("{ROUTE}mcp.origins = [\"https://app.example.org\"]\n");
+    let gateway = gateway(address, &more).await;
+    let client = Client::of(gateway.address());
+    let status = async |origin: &'static str| {
+        let request = client.post(call(1, json!({}))).header("origin", origin);
+        request.send().await.unwrap().status()
+    };
+
+    assert_eq!(status("https://evil.example").await, 403);
+    assert_eq!(status("null").await, 403);
+    assert_eq!(status("http://localhost.evil.example").await, 403);
+    assert_eq!(server.runs(), 0);
+    assert_eq!(status("https://app.example.org").await, 200);
+    assert_eq!(status("http://localhost:5173").await, 200);
+    assert_eq!(status("http://[::1]:5173").await, 200);
+    gateway.drain().await;
+}
+
+#[tokio::test]
+async fn hostile_messages_are_no_way_around_the_key() {
+    let (address, server) = Server::start().await;
+    let gateway = gateway(address, ROUTE).await;
+    let client = Client::of(gateway.address());
+    let refused = [
+        act(1, "k").to_string().replace("\"n\":1", "\"n\":NaN"),
+        format!("[{}]", act(1, "k")),
+        r#"{"jsonrpc":"2.0","method":"tools/call","params":{"name":"act","arguments":{"idempotencyKey":"k"}}}"#.into(),
+        r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":["act",{"idempotencyKey":"k"}]}"#.into(),
+    ];
+
+    for message in refused {
+        let answer = client.post(&message).send().await.unwrap();
+        assert_eq!(answer.status(), 400, "{message}");
+    }
+    let packed = client.post(act(1, "k")).header("content-encoding", "gzip");
+    assert_eq!(packed.send().await.unwrap().status(), 415);
+    let large = call(1, json!({"idempotencyKey": "k", "x": "x".repeat(9 << 20)}));
+    assert_eq!(client.post(large).send().await.unwrap().status(), 413);
+    assert_eq!(server.runs(), 0);
+
+    let twice = act(1, "k")
+        .to_string()
+        .replace("\"id\":1", "\"id\":1,\"method\":\"ping\"");
+    for _ in 0..2 {
+        client.post(&twice).send().await.unwrap();
+    }
+    assert_eq!(server.runs(), 1);
+    gateway.drain().await;
+}
+
+#[tokio::test]
+async fn settings_that_do_not_fit_to_an_endpoint_are_told() {
+    let why = |more: &str| {
+        let text = format!("upstream = \"http://127.0.0.1:9\"\n[[route]]\n{more}");
+        config::read("gateway.toml", &text).unwrap_err().to_string()
+    };
+
+    assert!(why("match = \"POST /mcp\"\nprotocol = \"mcp\"\n").contains("* /mcp"));
+    assert!(why("match = \"* /mcp\"\nprotocol = \"mcp\"\npass = true\n").contains("`pass`"));
+    let observed = why("match = \"* /mcp\"\nprotocol = \"mcp\"\nmode = \"observe\"\n");
+    assert!(observed.contains("cannot be observed"), "{observed}");
+    assert!(why("match = \"* /mcp\"\nmcp.tools = [\"a\"]\n").contains("protocol"));
+    let bad = why("match = \"* /mcp\"\nprotocol = \"mcp\"\nmcp.reconcile = [\"x\"]\n");
+    assert!(bad.contains("create_payment=get_payment"), "{bad}");
+}

@@ -1,0 +1,133 @@
+//! G14: a client asks what has become of its own key. Nothing runs, and nothing is told of others.
+
+use onlyonce_gateway::Gateway;
+use serde_json::Value;
+
+use crate::support::{Service, client, eventually, gateway};
+use crate::wire::{Say, scripted};
+
+const RULES: &str = "[rules]\nstatus_path = \"/status\"\n";
+
+async fn ask(gateway: &Gateway, path: &str, key: &str, caller: &str, wait: u32) -> (u16, Value) {
+    let request = client()
+        .get(format!("http://{}/status{path}", gateway.address()))
+        .header("authorization", caller)
+        .header("prefer", format!("respond-async, wait={wait}"))
+        .header("idempotency-key", key);
+    let answer = request.send().await.unwrap();
+    let status = answer.status().as_u16();
+    (status, answer.json().await.unwrap_or_default())
+}
+
+fn post(gateway: &Gateway, path: &str, caller: &str) -> reqwest::RequestBuilder {
+    client()
+        .post(format!("http://{}{path}", gateway.address()))
+        .header("authorization", caller)
+        .header("idempotency-key", "key")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_is_unknown_then_running_then_done_and_asking_runs_nothing() {
+    let service = Service::start().await;
+    let gateway = gateway(service.address, RULES).await;
+
+    let (status, said) = ask(&gateway, "/slow", "key", "ada", 0).await;
+    assert_eq!((status, &said["state"]), (404, &"unknown".into()));
+    let running = tokio::spawn(post(&gateway, "/slow", "ada").send());
+    eventually(|| service.work.runs() == 1).await;
+    let (status, said) = ask(&gateway, "/slow", "key", "ada", 0).await;
+    assert_eq!((status, &said["state"]), (200, &"running".into()));
+    let waiting = {
+        let url = format!("http://{}/status/slow", gateway.address());
+        let request = client().get(url).header("authorization", "ada");
+        let request = request.header("prefer", "wait=20");
+        tokio::spawn(request.header("idempotency-key", "key").send())
+    };
+    service.work.gate.notify_one();
+    assert_eq!(running.await.unwrap().unwrap().status(), 200);
+
+    let said: Value = waiting.await.unwrap().unwrap().json().await.unwrap();
+    assert_eq!(
+        (&said["state"], &said["status"]),
+        (&"done".into(), &200.into())
+    );
+    assert!(
+        said["since"].is_string() && said["expires"].is_string(),
+        "{said}"
+    );
+    assert_eq!(service.work.runs(), 1);
+}
+
+#[tokio::test]
+async fn another_caller_another_key_and_another_host_know_nothing() {
+    let service = Service::start().await;
+    let gateway = gateway(service.address, RULES).await;
+    assert_eq!(
+        post(&gateway, "/orders", "ada")
+            .send()
+            .await
+            .unwrap()
+            .status(),
+        201
+    );
+
+    for (key, caller) in [("key", "eve"), ("other", "ada")] {
+        let (status, said) = ask(&gateway, "/orders", key, caller, 0).await;
+        assert_eq!(status, 404, "{key} {caller}");
+        assert_eq!(said.as_object().unwrap().len(), 1, "{said}");
+    }
+    let elsewhere = client()
+        .get(format!("http://{}/status/orders", gateway.address()))
+        .header("authorization", "ada")
+        .header("host", "another.example")
+        .header("idempotency-key", "key");
+    assert_eq!(elsewhere.send().await.unwrap().status(), 404);
+    let (status, said) = ask(&gateway, "/orders", "key", "ada", 0).await;
+    assert_eq!((status, &said["status"]), (200, &201.into()));
+    assert_eq!(service.work.runs(), 1);
+}
+
+#[tokio::test]
+async fn what_was_lost_is_in_doubt_and_a_key_is_needed_to_ask() {
+    let (lost, _) = scripted(|_, _| Say::Nothing).await;
+    let gateway = gateway(lost, &format!("{RULES}on_lapse = \"hold\"\n")).await;
+    assert_eq!(
+        post(&gateway, "/orders", "ada")
+            .send()
+            .await
+            .unwrap()
+            .status(),
+        502
+    );
+
+    let (status, said) = ask(&gateway, "/orders", "key", "ada", 1).await;
+    assert_eq!((status, &said["state"]), (200, &"in-doubt".into()));
+    let without = client().get(format!("http://{}/status/orders", gateway.address()));
+    assert_eq!(without.send().await.unwrap().status(), 400);
+}
+
+#[tokio::test]
+async fn a_route_answers_for_its_own_scope_and_without_the_setting_it_is_an_ordinary_path() {
+    let service = Service::start().await;
+    let routes = "[[route]]\nmatch = \"POST /orders\"\nscope = [\"route\", \"caller\"]\n\
+                  rules.status_path = \"/my/status\"\n";
+    let gateway = gateway(service.address, routes).await;
+    assert_eq!(
+        post(&gateway, "/orders", "ada")
+            .send()
+            .await
+            .unwrap()
+            .status(),
+        201
+    );
+
+    let asked = client()
+        .get(format!("http://{}/my/status/orders", gateway.address()))
+        .header("authorization", "ada")
+        .header("idempotency-key", "key");
+    let said: Value = asked.send().await.unwrap().json().await.unwrap();
+
+    assert_eq!(said["state"], "done");
+    let (status, _) = ask(&gateway, "/orders", "key", "ada", 0).await;
+    assert_eq!(status, 404, "the service has no such path");
+}
