@@ -1,0 +1,170 @@
+//! An engine with the threads it needs, for a process that has no runtime of its own.
+
+use std::process;
+use std::time::Duration;
+
+use onlyonce_core::Engine;
+use onlyonce_observe::{Observed, OpenError, Setup};
+use onlyonce_stores::backend;
+use thiserror::Error;
+use tokio::runtime::{Builder, Handle, Runtime};
+
+use crate::run::{Job, JobSettings};
+use crate::site::{Site, SiteError, SiteSettings};
+
+/// Threads for timers, sockets, and what goes on after its caller went away. Handlers run on the
+/// host's own threads.
+const THREADS: usize = 2;
+
+/// How an engine is opened.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// Keeps its records apart from those of other environments on the same store.
+    pub namespace: Option<String>,
+    /// What this process is called in records; a random name otherwise.
+    pub instance: Option<String>,
+}
+
+/// Why an engine did not open.
+#[derive(Debug, Error)]
+pub enum OpenFailure {
+    /// No threads.
+    #[error("cannot start the engine's threads")]
+    Threads(#[source] std::io::Error),
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] onlyonce_stores::OpenError),
+    /// The engine on it.
+    #[error(transparent)]
+    Engine(#[from] OpenError),
+}
+
+/// An engine cannot be used here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum CloseError {
+    /// Threads do not survive a fork.
+    #[error(
+        "this engine was opened in process {opened_in} and cannot be used after a fork: open one in each process"
+    )]
+    Forked {
+        /// The process that opened it.
+        opened_in: u32,
+    },
+    /// It is closed.
+    #[error("this engine is closed")]
+    Closed,
+}
+
+/// An engine, its runtime and its metrics.
+pub struct Host {
+    runtime: Option<Runtime>,
+    observed: Observed,
+    process: u32,
+}
+
+impl Host {
+    /// Opens the store at `url` and an engine on it. Blocks.
+    pub fn open(url: &str, settings: &Settings) -> Result<Self, OpenFailure> {
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(THREADS)
+            .thread_name("onlyonce")
+            .enable_all()
+            .build()
+            .map_err(OpenFailure::Threads)?;
+        let observed = runtime.block_on(async {
+            let store = onlyonce_stores::open(url).await?;
+            let configure = |mut engine: onlyonce_core::engine::Builder| {
+                if let Some(namespace) = &settings.namespace {
+                    engine = engine.namespace(namespace);
+                }
+                if let Some(instance) = &settings.instance {
+                    engine = engine.instance(instance);
+                }
+                engine
+            };
+            let observed = Setup::new(backend(url), store).open(configure).await?;
+            Ok::<_, OpenFailure>(observed)
+        })?;
+        Ok(Self {
+            runtime: Some(runtime),
+            observed,
+            process: process::id(),
+        })
+    }
+
+    /// Whether it can be used in this process.
+    pub fn check(&self) -> Result<(), CloseError> {
+        self.handle().map(drop)
+    }
+
+    fn handle(&self) -> Result<&Handle, CloseError> {
+        if process::id() != self.process {
+            let opened_in = self.process;
+            return Err(CloseError::Forked { opened_in });
+        }
+        self.runtime
+            .as_ref()
+            .map(Runtime::handle)
+            .ok_or(CloseError::Closed)
+    }
+
+    fn engine(&self) -> Engine {
+        self.observed.engine.clone()
+    }
+
+    /// The layer with these settings.
+    pub fn site(&self, settings: &SiteSettings) -> Result<Result<Site, SiteError>, CloseError> {
+        let handle = self.handle()?.clone();
+        let _entered = handle.enter();
+        Ok(Site::new(self.engine(), settings, handle.clone()))
+    }
+
+    /// A named kind of function.
+    pub fn job(&self, name: &str, settings: &JobSettings) -> Result<Job, CloseError> {
+        let handle = self.handle()?.clone();
+        Ok(Job::new(&self.engine(), name, settings, handle))
+    }
+
+    /// Everything it has counted, as Prometheus reads it.
+    pub fn metrics(&self) -> Result<String, CloseError> {
+        self.check()?;
+        Ok(self.observed.observers.metrics().page())
+    }
+
+    /// How many calls run or wait.
+    pub fn in_flight(&self) -> usize {
+        self.observed.engine.in_flight()
+    }
+
+    /// Takes no more calls, and waits for those that run and for what is not stored yet, at most for
+    /// `grace`; returns how many were still running then. Blocks. After a fork there is nothing to
+    /// wait for in the child. To close it again does nothing.
+    pub fn close(&mut self, grace: Duration) -> Result<usize, CloseError> {
+        let handle = match self.handle() {
+            Ok(handle) => handle.clone(),
+            Err(CloseError::Closed) => return Ok(0),
+            Err(forked @ CloseError::Forked { .. }) => return Err(forked),
+        };
+        let left = handle.block_on(self.observed.engine.shutdown(grace));
+        self.stop();
+        Ok(left)
+    }
+
+    fn stop(&mut self) {
+        let Some(runtime) = self.runtime.take() else {
+            return;
+        };
+        if process::id() == self.process {
+            runtime.shutdown_background();
+        } else {
+            // Its threads are the parent's: to stop them is to wait for what never comes.
+            std::mem::forget(runtime);
+        }
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}

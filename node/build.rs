@@ -1,0 +1,5 @@
+//! What a linker needs to know for an addon.
+
+fn main() {
+    napi_build::setup();
+}

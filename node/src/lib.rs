@@ -1,0 +1,8 @@
+//! The native part of the Node package `onlyonce`: the engine and its layer as steps that JavaScript
+//! takes, see `onlyonce_bridge`. Our threads only ring a bell; JavaScript polls.
+
+pub mod engine;
+mod errors;
+pub mod exchange;
+pub mod run;
+pub mod signal;

@@ -1,0 +1,176 @@
+// Functions that run once per key.
+'use strict'
+
+const assert = require('node:assert/strict')
+const { spawnSync } = require('node:child_process')
+const { mkdtempSync } = require('node:fs')
+const { tmpdir } = require('node:os')
+const { join } = require('node:path')
+const { test } = require('node:test')
+const { setTimeout: sleep } = require('node:timers/promises')
+const { Worker } = require('node:worker_threads')
+const onlyonce = require('onlyonce')
+
+const { Engine } = onlyonce
+const folder = () => mkdtempSync(join(tmpdir(), 'onlyonce-node-'))
+
+async function withEngine(work) {
+  const engine = await Engine.open('memory:')
+  try {
+    await work(engine)
+  } finally {
+    await engine.close()
+  }
+}
+
+test('a function runs once and its repetitions get its value', () =>
+  withEngine(async (engine) => {
+    let runs = 0
+    const charge = engine.once({ key: (order) => order, name: 'charge' }, async (order, cents) => ({ order, cents, run: ++runs }))
+
+    const first = await charge.ran('a', 5)
+    const again = await charge.ran('a', 5)
+
+    assert.deepEqual(first, { value: { order: 'a', cents: 5, run: 1 }, replayed: false })
+    assert.deepEqual(again, { value: { order: 'a', cents: 5, run: 1 }, replayed: true })
+    assert.equal((await charge('b', 5)).run, 2)
+    assert.deepEqual(await engine.run('k', () => undefined), { value: null, replayed: false })
+  }))
+
+test('the same key with another input is refused', () =>
+  withEngine(async (engine) => {
+    const charge = engine.once({ key: (order) => order, name: 'charge' }, async (_, cents) => cents)
+    await charge('a', 5)
+
+    await assert.rejects(charge('a', 6), (error) => error instanceof onlyonce.Mismatch && error.reason === 'mismatch')
+  }))
+
+test('what a function throws is thrown and it runs again', () =>
+  withEngine(async (engine) => {
+    let runs = 0
+    const fail = () => {
+      runs += 1
+      throw new RangeError('no card')
+    }
+
+    for (let i = 0; i < 2; i++) await assert.rejects(engine.run('k', fail), RangeError)
+
+    assert.equal(runs, 2)
+  }))
+
+test('64 calls share one run', () =>
+  withEngine(async (engine) => {
+    let runs = 0
+    const slow = async () => {
+      runs += 1
+      await sleep(100)
+      return 'value'
+    }
+
+    const all = await Promise.all(Array.from({ length: 64 }, () => engine.run('k', slow)))
+
+    assert.equal(runs, 1)
+    assert.deepEqual(new Set(all.map((it) => it.value)), new Set(['value']))
+    assert.equal(all.filter((it) => !it.replayed).length, 1)
+  }))
+
+test('a caller that aborts does not stop the function', () =>
+  withEngine(async (engine) => {
+    const slow = async () => {
+      await sleep(100)
+      return 'value'
+    }
+    const reason = new Error('no patience')
+    const abort = new AbortController()
+    const call = engine.run('k', slow, { signal: abort.signal })
+    await sleep(10)
+    abort.abort(reason)
+
+    await assert.rejects(call, reason)
+    assert.deepEqual(await engine.run('k', slow), { value: 'value', replayed: true })
+    await assert.rejects(engine.run('l', slow, { signal: AbortSignal.abort(reason) }), reason)
+  }))
+
+test('a function past its deadline is told so and its outcome is unknown', () =>
+  withEngine(async (engine) => {
+    let told
+    const forever = ({ signal }) =>
+      new Promise((_, reject) => {
+        signal.addEventListener('abort', () => {
+          told = signal.reason
+          reject(signal.reason)
+        })
+      })
+
+    await assert.rejects(engine.run('k', forever, { timeout: 1 }), (error) => {
+      return error instanceof onlyonce.OutcomeUnknown && error.reason === 'timed-out'
+    })
+    await sleep(50)
+    assert.match(String(told), /deadline/)
+  }))
+
+test('wrong use is told with what would be right', () =>
+  withEngine(async (engine) => {
+    await assert.rejects(Engine.open('reddis://localhost'), /did you mean redis/)
+    await assert.rejects(Engine.open('reddis://localhost'), onlyonce.OpenError)
+    await assert.rejects(engine.run('', () => 1), onlyonce.KeyInvalid)
+    await assert.rejects(engine.run('k', () => () => 1), TypeError)
+    await assert.rejects(engine.run('k', () => 1, { keepFor: -1 }), /keepFor must be/)
+    assert.throws(() => engine.once({}, async () => 1), /needs key/)
+    assert.throws(() => engine.express({ profile: 'strip' }), onlyonce.OpenError)
+    assert.match(engine.metrics(), /idempotency_/)
+    await engine.close()
+    await assert.rejects(engine.run('k', () => 1), /closed/)
+  }))
+
+const run = (code, ...args) => spawnSync(process.execPath, ['-e', code, ...args], { encoding: 'utf8', cwd: process.cwd() })
+
+test('a process does not end before a call that waits has ended', async () => {
+  const store = `file:${folder()}`
+  const ended = run(
+    `require('onlyonce').Engine.open(process.argv[1]).then((engine) => {
+       engine.run('k', () => new Promise((resolve) => setTimeout(resolve, 300, 'stored')))
+     })`,
+    store,
+  )
+
+  assert.equal(ended.status, 0, ended.stderr)
+  const engine = await Engine.open(store)
+  assert.deepEqual(await engine.run('k', () => 'again'), { value: 'stored', replayed: true })
+  await engine.close()
+})
+
+test('process.exit() says what it lost', () => {
+  const ended = run(
+    `require('onlyonce').Engine.open('memory:').then((engine) => {
+       engine.run('k', () => new Promise(() => {}))
+       setTimeout(() => process.exit(3), 100)
+     })`,
+  )
+
+  assert.equal(ended.status, 3, ended.stderr)
+  assert.match(ended.stderr, /1 calls were still running/)
+})
+
+test('worker threads have engines of their own on one store', async () => {
+  const store = `sqlite:${join(folder(), 'records.db')}`
+  const code = `
+    const { parentPort, workerData } = require('node:worker_threads')
+    const { Engine } = require('onlyonce')
+    Engine.open(workerData).then(async (engine) => {
+      const { value } = await engine.run('k', async () => {
+        await new Promise((resolve) => setTimeout(resolve, 100))
+        return Math.random()
+      })
+      await engine.close()
+      parentPort.postMessage(value)
+    })`
+  const values = await Promise.all(
+    Array.from({ length: 4 }, () => {
+      const worker = new Worker(code, { eval: true, workerData: store })
+      return new Promise((resolve, reject) => worker.on('message', resolve).on('error', reject))
+    }),
+  )
+
+  assert.equal(new Set(values).size, 1, String(values))
+})

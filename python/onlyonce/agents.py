@@ -1,0 +1,351 @@
+"""Tools of agent frameworks that run once per run and tool call.
+
+An agent that is retried, resumed or dispatched twice calls its tools again. Each adapter here gives a
+framework's tool call a key, and the engine does the rest: the first call runs, every repetition gets its
+result, and the same key with other arguments is refused in words for the model.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any, Awaitable, Callable, NamedTuple, Optional, Union
+from urllib.parse import quote
+
+from . import _native
+from ._engine import Engine, _Call
+
+if TYPE_CHECKING:
+    from agents import FunctionTool
+    from agents.tool_context import ToolContext
+    from fastmcp.server.middleware import Middleware
+    from langgraph.prebuilt.tool_node import ToolCallRequest
+    from pydantic_ai import RunContext
+    from pydantic_ai.toolsets import AbstractToolset, WrapperToolset
+
+__all__ = ["LangGraph", "ToolCall", "by_arguments", "by_call", "fastmcp", "openai_agents", "pydantic_ai"]
+
+_KEY_LENGTH_MAX = 200
+
+
+class ToolCall(NamedTuple):
+    """One call of a tool, as a key is made from it."""
+
+    run: str
+    tool: str
+    id: Optional[str]
+    arguments: Any
+
+
+Key = Callable[[ToolCall], str]
+
+
+def by_call(call: ToolCall) -> str:
+    """The run's and the tool call's identity: for agents that resume with the messages they had."""
+    if not call.id:
+        raise ValueError(f"the call of {call.tool} has no id: use key=by_arguments, or a function of your own")
+    return _joined("call", call.run, call.id)
+
+
+def by_arguments(call: ToolCall) -> str:
+    """The run's identity and the arguments: for agents that ask the model again, which makes new call ids.
+
+    Two calls of one tool with equal arguments in one run are one call then.
+    """
+    written = json.dumps(call.arguments, sort_keys=True, default=str)
+    return _joined("arguments", call.run, hashlib.sha256(written.encode()).hexdigest())
+
+
+class LangGraph:
+    """The wrappers that a LangGraph `ToolNode` takes: `ToolNode(tools, **LangGraph(engine).wrappers)`.
+
+    The run is the thread (`configurable.thread_id`), so that a tool call that is resumed from a
+    checkpoint, or dispatched again while it runs, meets its first execution.
+    """
+
+    def __init__(self, engine: Engine, *, key: Key = by_call, run: Optional[str] = None, **settings: Any) -> None:
+        self._tools = _Tools(engine, key, settings, _dump_message, _load_message)
+        self._run = run
+
+    @property
+    def wrappers(self) -> dict[str, Any]:
+        """What `ToolNode` and an agent's middleware call around each tool call."""
+        return {"wrap_tool_call": self.wrap_tool_call, "awrap_tool_call": self.awrap_tool_call}
+
+    def wrap_tool_call(self, request: ToolCallRequest, execute: Callable[[ToolCallRequest], Any]) -> Any:
+        """Runs the tool call, or gives what its first execution gave."""
+        call = self._call(request)
+        result = self._tools.run(call, lambda: execute(request), lambda text: _tool_error(call, text))
+        return _for_call(result, call.id)
+
+    async def awrap_tool_call(
+        self, request: ToolCallRequest, execute: Callable[[ToolCallRequest], Awaitable[Any]]
+    ) -> Any:
+        """The same for a graph that is awaited."""
+        call = self._call(request)
+        result = await self._tools.arun(call, lambda: execute(request), lambda text: _tool_error(call, text))
+        return _for_call(result, call.id)
+
+    def _call(self, request: ToolCallRequest) -> ToolCall:
+        run = self._run
+        if run is None:
+            run = (request.runtime.config.get("configurable") or {}).get("thread_id")
+        if not run:
+            raise ValueError("the graph runs without a thread: pass run=…, or thread_id in its config")
+        made = request.tool_call
+        return ToolCall(str(run), made["name"], made.get("id"), made["args"])
+
+
+def openai_agents(
+    engine: Engine,
+    tool: FunctionTool,
+    *,
+    run: Union[str, Callable[[ToolContext[Any]], str]],
+    key: Key = by_call,
+    **settings: Any,
+) -> FunctionTool:
+    """A tool of the OpenAI Agents SDK that runs once: `tools=[openai_agents(engine, charge, run="order-7")]`.
+
+    `run` says which intention this is; a function gets the tool's context. What the tool answers to a
+    failure of its own is an answer, and stored.
+    """
+    tools = _Tools(engine, key, settings, _dump_json, json.loads)
+    invoke = tool.on_invoke_tool
+
+    async def on_invoke_tool(context: ToolContext[Any], arguments: str) -> Any:
+        identity = run if isinstance(run, str) else run(context)
+        call = ToolCall(identity, tool.name, context.tool_call_id, _parsed(arguments))
+        return await tools.arun(call, lambda: invoke(context, arguments), str)
+
+    return dataclasses.replace(tool, on_invoke_tool=on_invoke_tool)
+
+
+def pydantic_ai(
+    engine: Engine,
+    toolset: AbstractToolset[Any],
+    *,
+    run: Union[str, Callable[[RunContext[Any]], str]],
+    key: Key = by_call,
+    **settings: Any,
+) -> WrapperToolset[Any]:
+    """A toolset of pydantic-ai whose tools run once: `toolsets=[pydantic_ai(engine, toolset, run="order-7")]`.
+
+    Values come back as JSON gives them. `ModelRetry` and other exceptions are not stored.
+    """
+    from pydantic_ai.toolsets import WrapperToolset
+    from pydantic_ai.toolsets.abstract import ToolsetTool
+
+    tools = _Tools(engine, key, settings, _dump_return, _load_return)
+
+    class OnceToolset(WrapperToolset[Any]):
+        async def call_tool(
+            self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
+        ) -> Any:
+            identity = run if isinstance(run, str) else run(ctx)
+            call = ToolCall(identity, name, ctx.tool_call_id, tool_args)
+            return await tools.arun(call, lambda: self.wrapped.call_tool(name, tool_args, ctx, tool), str)
+
+    return OnceToolset(toolset)
+
+
+def fastmcp(
+    engine: Engine, *, caller: Optional[Callable[[], str]] = None, required: bool = False, **settings: Any
+) -> Middleware:
+    """Middleware for a FastMCP server: `FastMCP("shop", middleware=[fastmcp(engine)])`.
+
+    The key is `idempotencyKey` in the call's `_meta`, as `onlyonce mcp` reads it; a call without one runs
+    as usual, or is an error where `required`. Callers are told apart by their access token; `caller` says
+    who calls where a server has another way to know.
+    """
+    from fastmcp.exceptions import ToolError
+    from fastmcp.server.middleware import Middleware
+
+    tools = _Tools(engine, _given, settings, _dump_json, _load_tool_result)
+    whose = caller or _token_of_caller
+
+    class Once(Middleware):
+        async def on_call_tool(self, context: Any, call_next: Any) -> Any:
+            message = context.message
+            given = _meta_of(context).get("idempotencyKey")
+            if given is None and not required:
+                return await call_next(context)
+            if not isinstance(given, str) or not given:
+                raise ToolError("this call needs a key: a text as idempotencyKey in its _meta")
+            call = ToolCall(whose(), message.name, given, message.arguments)
+
+            def refused(text: str) -> Any:
+                raise ToolError(text)
+
+            return await tools.arun(call, lambda: call_next(context), refused)
+
+    return Once()
+
+
+class _Tools:
+    """The tool calls of one adapter: their keys, their settings, and how their results are written."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        key: Key,
+        settings: dict[str, Any],
+        dump: Callable[[Any], str],
+        load: Callable[[str], Any],
+    ) -> None:
+        unknown = set(settings) - {"hold", "keep_for", "timeout", "lease"}
+        if unknown:
+            raise TypeError(f"no such setting: {', '.join(sorted(unknown))} (hold, keep_for, timeout, lease)")
+        self._engine = engine
+        self._key = key
+        self._settings = settings
+        self._dump = dump
+        self._load = load
+
+    def run(self, call: ToolCall, work: Callable[[], Any], refused: Callable[[str], Any]) -> Any:
+        try:
+            return self._job(call).run(self._key(call), call.arguments, work).value
+        except _native.Refused as error:
+            return refused(_in_words(call, error))
+
+    async def arun(self, call: ToolCall, work: Callable[[], Awaitable[Any]], refused: Callable[[str], Any]) -> Any:
+        try:
+            return (await self._job(call).arun(self._key(call), call.arguments, work)).value
+        except _native.Refused as error:
+            return refused(_in_words(call, error))
+
+    def _job(self, call: ToolCall) -> _Call:
+        given = self._settings
+        job = self._engine._native.job(
+            f"tool:{call.tool}",
+            bool(given.get("hold", False)),
+            given.get("keep_for"),
+            given.get("timeout"),
+            given.get("lease"),
+        )
+        return _Call(job, self._dump, self._load)
+
+
+def _in_words(call: ToolCall, error: _native.Refused) -> str:
+    """What the model reads instead of a result. A store that fails is an error of the run, not an answer."""
+    if isinstance(error, _native.Mismatch):
+        return (
+            f"{call.tool} was not run: this call was already made with other arguments. Its first result stands. "
+            "Make a new call if you really want both."
+        )
+    if isinstance(error, _native.OutcomeUnknown):
+        return (
+            f"{call.tool} was not run again: an earlier attempt was cut off, and whether it took effect is unknown. "
+            "Do not repeat it; ask a person to check."
+        )
+    if isinstance(error, _native.InProgress):
+        return f"{call.tool} was not run a second time: the first attempt is still running."
+    raise error
+
+
+def _joined(*parts: str) -> str:
+    """Parts that never run into each other, short enough to be a key."""
+    text = "/".join(quote(part, safe="") for part in parts)
+    if len(text) <= _KEY_LENGTH_MAX:
+        return text
+    return f"digest/{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def _given(call: ToolCall) -> str:
+    return _joined("given", call.run, call.id or "")
+
+
+def _meta_of(context: Any) -> dict[str, Any]:
+    """The `_meta` of the request: FastMCP keeps it with the request, not with the message."""
+    request = context.fastmcp_context.request_context if context.fastmcp_context is not None else None
+    return dict((request.meta if request is not None else None) or context.message.meta or {})
+
+
+def _token_of_caller() -> str:
+    from fastmcp.server.dependencies import get_access_token
+
+    token = get_access_token()
+    if token is None:
+        return "anonymous"
+    # Who it was issued to, not the token: a refreshed one is the same caller.
+    subject = (getattr(token, "claims", None) or {}).get("sub")
+    return _joined("token", token.client_id or "", str(subject or ""))
+
+
+def _parsed(arguments: str) -> Any:
+    try:
+        return json.loads(arguments) if arguments else {}
+    except ValueError:
+        return arguments
+
+
+def _dump_json(value: Any) -> str:
+    from pydantic_core import to_json
+
+    # A result that cannot be written must not undo that the tool ran: the rest is kept as text.
+    return to_json(value, fallback=str, by_alias=True).decode()
+
+
+def _load_tool_result(text: str) -> Any:
+    from fastmcp.tools.base import ToolResult
+    from mcp.types import ContentBlock
+    from pydantic import TypeAdapter
+
+    stored = json.loads(text)
+    stored["content"] = TypeAdapter(list[ContentBlock]).validate_python(stored["content"])
+    return ToolResult(**stored)
+
+
+def _dump_return(value: Any) -> str:
+    from pydantic_ai import ToolReturn
+
+    kind = "return" if isinstance(value, ToolReturn) else "value"
+    return json.dumps({"kind": kind, "value": json.loads(_dump_json(value))})
+
+
+def _load_return(text: str) -> Any:
+    from pydantic import TypeAdapter
+    from pydantic_ai import ToolReturn
+
+    stored = json.loads(text)
+    if stored["kind"] == "return":
+        return TypeAdapter(ToolReturn).validate_python(stored["value"])
+    return stored["value"]
+
+
+def _dump_message(value: Any) -> str:
+    """As LangGraph's own checkpoints keep it. An artifact that cannot be written is left out."""
+    from langchain_core.messages import ToolMessage
+    from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+    serializer = JsonPlusSerializer()
+    try:
+        kind, data = serializer.dumps_typed(value)
+    except Exception:
+        if not isinstance(value, ToolMessage):
+            raise
+        kind, data = serializer.dumps_typed(value.model_copy(update={"artifact": None}))
+    return json.dumps([kind, base64.b64encode(data).decode()])
+
+
+def _load_message(text: str) -> Any:
+    from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+    kind, data = json.loads(text)
+    return JsonPlusSerializer().loads_typed((kind, base64.b64decode(data)))
+
+
+def _tool_error(call: ToolCall, text: str) -> Any:
+    from langchain_core.messages import ToolMessage
+
+    return ToolMessage(content=text, name=call.tool, tool_call_id=call.id or "", status="error")
+
+
+def _for_call(result: Any, call_id: Optional[str]) -> Any:
+    """A replayed message answers the call that asks, also where its key is not the call's id."""
+    from langchain_core.messages import ToolMessage
+
+    if isinstance(result, ToolMessage) and call_id:
+        return result.model_copy(update={"tool_call_id": call_id})
+    return result

@@ -1,0 +1,31 @@
+//! The native part of the Python package `onlyonce`: the engine and its layer as steps that Python
+//! code takes, see `onlyonce_bridge`. No thread of ours ever calls into the interpreter.
+
+use pyo3::prelude::*;
+
+mod engine;
+mod errors;
+mod exchange;
+mod log;
+mod run;
+mod signal;
+
+#[pymodule]
+#[pyo3(name = "_native")]
+mod native {
+    #[pymodule_export]
+    use crate::engine::{Engine, Site};
+    #[pymodule_export]
+    use crate::errors::{
+        FailedElsewhere, Forked, InProgress, KeyInvalid, Mismatch, OnlyonceError, OpenError,
+        OutcomeUnknown, Refused, Unavailable,
+    };
+    #[pymodule_export]
+    use crate::exchange::{Exchange, Execution, Reply, Writer};
+    #[pymodule_export]
+    use crate::log::{LogQueue, log_to};
+    #[pymodule_export]
+    use crate::run::{Job, Run, Work};
+    #[pymodule_export]
+    use crate::signal::Signal;
+}

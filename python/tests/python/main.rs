@@ -1,0 +1,85 @@
+//! The Python package as its users get it: a wheel, installed into a virtual environment, used by
+//! Python code, by FastAPI and by Flask. `onlyonce verify` is the judge of the middleware.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, in its support too"
+)]
+
+mod agents;
+mod judge;
+mod package;
+mod profiles;
+
+use std::path::Path;
+use std::process::Command;
+
+use package::{here, python, run};
+
+/// Runs a file of tests written in Python.
+fn pytest(file: &str) {
+    pytest_with(python(), file);
+}
+
+/// Runs it with the Python of another environment.
+fn pytest_with(python: &Path, file: &str) {
+    let mut command = Command::new(python);
+    command
+        .args(["-m", "pytest", "-q", "-p", "no:cacheprovider"])
+        .arg(file)
+        // Not beside the sources: what is installed is what is tested.
+        .current_dir(here().join("tests"));
+    run(&mut command);
+}
+
+#[test]
+fn functions_run_once_per_key() {
+    pytest("test_functions.py");
+}
+
+#[test]
+fn an_engine_survives_forks_loops_signals_and_the_end_of_its_process() {
+    pytest("test_processes.py");
+}
+
+#[test]
+fn asgi_applications_answer_each_key_once() {
+    pytest("test_asgi.py");
+}
+
+#[test]
+fn wsgi_applications_answer_each_key_once() {
+    pytest("test_wsgi.py");
+}
+
+#[test]
+fn the_first_lines_of_the_readme_work() {
+    let readme = std::fs::read_to_string(here().join("README.md")).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let blocks = readme.split("```python\n").skip(1);
+    let blocks: Vec<_> = blocks
+        .map(|block| block.split("```").next().unwrap())
+        .collect();
+    assert!(
+        blocks.len() >= 3,
+        "the README shows a function, FastAPI and Flask"
+    );
+
+    for block in blocks {
+        let mut command = Command::new(python());
+        command.args(["-c", block]).current_dir(folder.path());
+        run(&mut command);
+    }
+}
+
+#[test]
+fn the_package_is_typed_and_tidy() {
+    let mut mypy = Command::new(python());
+    mypy.args(["-m", "mypy", "--no-incremental", "--cache-dir=/dev/null"])
+        .current_dir(here());
+    run(&mut mypy);
+    let mut ruff = Command::new(python());
+    ruff.args(["-m", "ruff", "check", "--no-cache", "onlyonce", "tests"])
+        .current_dir(here());
+    run(&mut ruff);
+}
