@@ -90,6 +90,8 @@ enum AuditError {
     Trail(#[from] TrailError),
     #[error("this gateway keeps no audit trail: set `path` of [audit]")]
     NoTrail,
+    #[error("{}: there is no audit trail here; give `path` of [audit] in the settings", .0.display())]
+    Missing(PathBuf),
     #[error(transparent)]
     Admin(SourceError),
 }
@@ -175,6 +177,12 @@ async fn act(args: &Args) -> Result<(), AuditError> {
             follow,
         } => {
             let kept = Kept::at(place);
+            if let Kept::File(trail) = &kept
+                && !follow
+                && !trail.exists()
+            {
+                return Err(AuditError::Missing(place.file.clone().unwrap_or_default()));
+            }
             let AuditPage { entries, unread } = kept.last(*count, actor.as_deref()).await?;
             print(&entries);
             if unread > 0 {

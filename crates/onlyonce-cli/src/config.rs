@@ -1,6 +1,6 @@
 //! `onlyonce config`: is a file right, and what may be in it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Subcommand;
@@ -15,6 +15,9 @@ pub enum Action {
     Check {
         /// The file
         file: PathBuf,
+        /// With the ONLYONCE_… variables over it, as `onlyonce gateway` reads them
+        #[arg(long)]
+        env: bool,
     },
     /// Print the reference of all settings, as Markdown
     Docs,
@@ -27,23 +30,32 @@ pub fn run(action: &Action) -> ExitCode {
             give(format_args!("{}", config::markdown().trim_end()));
             ExitCode::SUCCESS
         }
-        Action::Check { file } => match config::check(Some(file), [], &[]) {
-            Ok(config) => {
-                say(format_args!("{}: {}", file.display(), summary(&config)));
-                ExitCode::SUCCESS
-            }
-            Err(error) => {
-                say(format_args!("{error}"));
-                NO.into()
-            }
-        },
+        Action::Check { file, env } => check(file, *env),
+    }
+}
+
+fn check(file: &Path, with_variables: bool) -> ExitCode {
+    let variables = std::env::vars().filter(|_| with_variables);
+    match config::check(Some(file), variables, &[]) {
+        Ok(config) => {
+            say(format_args!("{}: {}", file.display(), summary(&config)));
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            say(format_args!("{error}"));
+            NO.into()
+        }
     }
 }
 
 fn summary(config: &Config) -> String {
-    match config.route.len() {
+    let routes = match config.route.len() {
         0 => "good; no routes, one rule for all".to_owned(),
         1 => "good; 1 route".to_owned(),
         more => format!("good; {more} routes"),
+    };
+    match config.observed().len() {
+        0 => routes,
+        _ => format!("{routes}; only observed: {}", config.observed().join(", ")),
     }
 }

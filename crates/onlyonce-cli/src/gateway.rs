@@ -7,7 +7,11 @@ use std::process::ExitCode;
 use onlyonce_gateway::{Config, Gateway, config};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::said::{failed, say};
+use self::notice::Notices;
+use crate::said::failed;
+
+mod notice;
+mod supervisor;
 
 /// The settings that can be given on the command line; all others are in the file.
 #[derive(clap::Args, Debug)]
@@ -38,6 +42,9 @@ pub struct Args {
     /// The profile: see `onlyonce profiles` [default: standard]
     #[arg(long)]
     profile: Option<String>,
+    /// enforce, or observe: let everything pass, and count what enforcing would do [default: enforce]
+    #[arg(long)]
+    mode: Option<String>,
     /// How long an answer is kept, like 24h
     #[arg(long)]
     ttl: Option<String>,
@@ -51,6 +58,7 @@ impl Args {
             ("admin", &self.admin),
             ("store", &self.store),
             ("profile", &self.profile),
+            ("mode", &self.mode),
             ("ttl", &self.ttl),
         ]
         .into_iter()
@@ -76,27 +84,18 @@ pub async fn run(args: &Args) -> ExitCode {
         Ok(gateway) => gateway,
         Err(error) => return failed(&error),
     };
-    say(format_args!(
-        "onlyonce listens on http://{}, operators on http://{}",
-        gateway.address(),
-        gateway.admin_address()
-    ));
-    warn(&config);
-    signals.stopped(args, &gateway).await;
-    say(format_args!("stopping: running requests may end"));
+    let mut notices = Notices::new(&config);
+    notices.started(&config, args.config.as_deref(), &gateway);
+    supervisor::ready();
+    signals.stopped(args, &gateway, &mut notices).await;
+    supervisor::stopping();
+    notices.say("stopping: running requests may end");
     match gateway.drain().await {
         0 => ExitCode::SUCCESS,
         left => {
-            say(format_args!("{left} requests had not ended in time"));
+            notices.say(&format!("{left} requests had not ended in time"));
             ExitCode::FAILURE
         }
-    }
-}
-
-/// What an operator should know of these settings.
-fn warn(config: &Config) {
-    for warning in config::warnings(config) {
-        say(format_args!("warning: {warning}"));
     }
 }
 
@@ -117,24 +116,23 @@ impl Signals {
     }
 
     /// Reloads when asked to; returns when it is time to stop.
-    async fn stopped(mut self, args: &Args, gateway: &Gateway) {
+    async fn stopped(mut self, args: &Args, gateway: &Gateway, notices: &mut Notices) {
         loop {
             tokio::select! {
                 _ = self.terminate.recv() => return,
                 _ = self.interrupt.recv() => return,
                 _ = self.reload.recv() => {}
             }
+            supervisor::reloading();
             let reloaded = args.load().and_then(|config| {
                 gateway.reload(&config)?;
                 Ok(config)
             });
             match reloaded {
-                Ok(config) => {
-                    say(format_args!("settings read again"));
-                    warn(&config);
-                }
-                Err(error) => say(format_args!("the old settings stay: {error}")),
+                Ok(config) => notices.reloaded(&config),
+                Err(error) => notices.say(&format!("the old settings stay: {error}")),
             }
+            supervisor::ready();
         }
     }
 }

@@ -6,13 +6,26 @@ use std::time::Duration;
 use clap::Subcommand;
 use onlyonce_core::Slot;
 use onlyonce_core::operate::{Filter, StateName};
-use onlyonce_gateway::RecordView;
+use onlyonce_gateway::{RecordView, RecordsPage};
 
 use crate::said::{NO, failed, give, say};
-use crate::source::{self, Source, SourceError};
+use crate::source::{self, Operator, Source, SourceError};
 use crate::table::Table;
 
 mod live;
+mod resolve;
+
+/// Digits of a slot that people see and type.
+const SLOT_DIGITS: usize = 7;
+
+/// The order of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Sort {
+    /// The newest first
+    Newest,
+    /// By slot
+    Slot,
+}
 
 /// Show records and change them.
 #[derive(clap::Args, Debug)]
@@ -20,10 +33,11 @@ mod live;
 Examples:
   onlyonce keys list --state unknown                 what waits for an operator
   onlyonce keys show 550e8400-e29b-41d4-a716-446655440000 --body      a record by its key
-  onlyonce keys show 3fa9c01b                        or by the start of its slot, as in the log
+  onlyonce keys show 3fa9c01b                        or by the start of its slot, as in lists
   onlyonce keys forget 3fa9c01b                      its next request runs anew
   onlyonce keys extend 3fa9c01b 48h
-  onlyonce keys resolve 3fa9c01b --status 201 --body '{\"id\":7}'
+  onlyonce keys resolve 3fa9c01b --status 201 --body '{\"id\":7}' --reason 'order 7 is in the ledger'
+  onlyonce keys resolve --operation /orders --did-not-happen --reason 'crash at 14:02' --dry-run
   onlyonce keys list --store redis://127.0.0.1 --json
   onlyonce keys top                                  the keys that are repeated most
   onlyonce keys watch --event refused,replayed       what happens, as it does
@@ -41,8 +55,11 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// List live records, in the order of their slots
+    /// List live records, the newest first
     List {
+        /// In which order
+        #[arg(long, value_enum, default_value_t = Sort::Newest)]
+        sort: Sort,
         /// Only in this state: pending, lapsed, done, failed or unknown
         #[arg(long)]
         state: Option<StateName>,
@@ -56,10 +73,10 @@ enum Action {
         #[arg(long, value_name = "AGE")]
         older_than: Option<humantime::Duration>,
         /// Only first claimed at most this long ago, like 1h
-        #[arg(long, value_name = "AGE")]
+        #[arg(long, visible_alias = "since", value_name = "AGE")]
         younger_than: Option<humantime::Duration>,
-        /// Start after this slot: the last of the list before
-        #[arg(long, value_name = "SLOT")]
+        /// Start after this record: what the list before ended with
+        #[arg(long, value_name = "RECORD")]
         after: Option<String>,
         /// How many at most
         #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=1000))]
@@ -67,7 +84,7 @@ enum Action {
     },
     /// Show a record
     Show {
-        /// Its key, its slot, or 8 or more hex digits that its slot starts with; - reads it from stdin
+        /// Its key, its slot, or 7 or more hex digits that its slot starts with; - reads it from stdin
         record: String,
         /// The stored body too; with --json it is always there
         #[arg(long)]
@@ -76,30 +93,24 @@ enum Action {
     /// Forget a record: the next request with its key runs anew. By its key, under both secrets
     /// while they are rotated
     Forget {
-        /// Its key, its slot, or 8 or more hex digits that its slot starts with; - reads it from stdin
+        /// Its key, its slot, or 7 or more hex digits that its slot starts with; - reads it from stdin
         record: String,
+        /// Why, for the audit trail
+        #[arg(long)]
+        reason: Option<String>,
     },
     /// Keep a record longer
     Extend {
-        /// Its key, its slot, or 8 or more hex digits that its slot starts with; - reads it from stdin
+        /// Its key, its slot, or 7 or more hex digits that its slot starts with; - reads it from stdin
         record: String,
         /// How much longer, like 48h
         by: humantime::Duration,
-    },
-    /// Record the answer of an unknown outcome: every retry gets it from now on
-    Resolve {
-        /// Its key, its slot, or 8 or more hex digits that its slot starts with; - reads it from stdin
-        record: String,
-        /// The status of the answer
+        /// Why, for the audit trail
         #[arg(long)]
-        status: u16,
-        /// The body of the answer
-        #[arg(long, default_value = "")]
-        body: String,
-        /// How long it is kept
-        #[arg(long, default_value = "24h")]
-        keep: humantime::Duration,
+        reason: Option<String>,
     },
+    /// Settle outcomes in doubt: with the answer that every retry gets from now on, or as not happened
+    Resolve(resolve::Resolve),
     /// Show the keys that are replayed, refused or waited for most
     Top {
         /// How many at most
@@ -123,9 +134,11 @@ pub async fn run(args: &Args) -> ExitCode {
 }
 
 async fn act(args: &Args) -> Result<(), SourceError> {
-    let source = Source::open(&args.source).await?;
+    let operator = Operator::open(&args.source, args.action.reason()).await?;
+    let source = &operator.source;
     match &args.action {
         Action::List {
+            sort,
             state,
             operation,
             actor,
@@ -142,28 +155,36 @@ async fn act(args: &Args) -> Result<(), SourceError> {
                 age_min: older_than.map(Into::into),
                 age_max: younger_than.map(Into::into),
             };
-            let after = after.as_deref().map(whole_slot).transpose()?;
-            let records = source.list(&filter, after, usize::from(*limit)).await?;
-            print_list(&records, args.json, usize::from(*limit));
+            let limit = usize::from(*limit);
+            let slot_of = |after: &String| whole_slot(after.rsplit('-').next().unwrap_or_default());
+            after.as_ref().map(slot_of).transpose()?;
+            let page = match sort {
+                Sort::Newest => source.newest(&filter, after.as_deref(), limit).await?,
+                Sort::Slot => by_slots(source, &filter, after.as_deref(), limit).await?,
+            };
+            print_list(&page.records, args.json);
+            if let Some(next) = page.next.filter(|_| !args.json) {
+                say(format_args!("there may be more: --after {next}"));
+            }
         }
-        Action::Top { limit } => live::top(&source, *limit, args.json).await?,
-        Action::Watch(watch) => live::watch(&source, watch, args.json).await?,
+        Action::Top { limit } => live::top(source, *limit, args.json).await?,
+        Action::Watch(watch) => live::watch(source, watch, args.json).await?,
         Action::Show { record, body } => {
-            let slot = find(&source, record).await?;
+            let slot = find(source, record).await?;
             let record = source.get(&slot, *body || args.json).await?;
             print_record(&record, args.json);
         }
-        Action::Forget { record } => {
-            for slot in find_halves(&source, record).await? {
-                source.forget(&slot).await?;
+        Action::Forget { record, .. } => {
+            for slot in find_halves(source, record).await? {
+                operator.forget(&slot).await?;
             }
             say(format_args!(
                 "forgotten: the next request with its key runs anew"
             ));
         }
-        Action::Extend { record, by } => {
-            let slot = find(&source, record).await?;
-            source.extend(&slot, Duration::from(*by)).await?;
+        Action::Extend { record, by, .. } => {
+            let slot = find(source, record).await?;
+            operator.extend(&slot, Duration::from(*by)).await?;
             let record = source.get(&slot, false).await?;
             match record.state.as_str() {
                 // When it ends is not known, nor how long the answer is to be kept then.
@@ -173,24 +194,34 @@ async fn act(args: &Args) -> Result<(), SourceError> {
                 _ => say(format_args!("kept until {}", record.expires_at)),
             }
         }
-        Action::Resolve {
-            record,
-            status,
-            body,
-            keep,
-        } => {
-            let status = http::StatusCode::from_u16(*status)
-                .map_err(|_| SourceError::Wrong(format!("{status} is not an HTTP status")))?;
-            let slot = find(&source, record).await?;
-            source
-                .resolve(&slot, status, body, Duration::from(*keep))
-                .await?;
-            say(format_args!(
-                "resolved: every retry gets {status} from now on"
-            ));
-        }
+        Action::Resolve(asked) => resolve::run(&operator, asked, args.json).await?,
     }
     Ok(())
+}
+
+impl Action {
+    /// Why it is done, where it changes something.
+    fn reason(&self) -> Option<&str> {
+        match self {
+            Self::Forget { reason, .. } | Self::Extend { reason, .. } => reason.as_deref(),
+            Self::Resolve(asked) => asked.reason(),
+            Self::List { .. } | Self::Show { .. } | Self::Top { .. } | Self::Watch(_) => None,
+        }
+    }
+}
+
+/// A page in the order of the slots.
+async fn by_slots(
+    source: &Source,
+    filter: &Filter,
+    after: Option<&str>,
+    limit: usize,
+) -> Result<RecordsPage, SourceError> {
+    let after = after.map(whole_slot).transpose()?;
+    let records = source.list(filter, after, limit).await?;
+    let next = records.last().filter(|_| records.len() == limit);
+    let next = next.map(|it| it.slot.clone());
+    Ok(RecordsPage { records, next })
 }
 
 /// The one record that was meant.
@@ -242,7 +273,7 @@ fn line_of(record: &RecordView) -> String {
 /// The slot that is, or begins with, what was typed.
 async fn by_slot(source: &Source, typed: &str) -> Result<Option<Slot>, SourceError> {
     const DIGITS: usize = 2 * Slot::BYTES;
-    const DIGITS_MIN: usize = 8;
+    const DIGITS_MIN: usize = SLOT_DIGITS;
     let typed = typed.to_ascii_lowercase();
     let digits = typed.chars().all(|it| it.is_ascii_hexdigit());
     if !digits || !(DIGITS_MIN..=DIGITS).contains(&typed.len()) {
@@ -281,7 +312,7 @@ fn before(hex: &str) -> Option<Slot> {
     None
 }
 
-fn print_list(records: &[RecordView], json: bool, limit: usize) {
+fn print_list(records: &[RecordView], json: bool) {
     if json {
         give(format_args!("{}", serde_json::json!(records)));
         return;
@@ -296,12 +327,13 @@ fn print_list(records: &[RecordView], json: bool, limit: usize) {
         "CREATED",
         "LEFT",
         "REPLAYS",
-    ]);
+    ])
+    .tinted(2, tint);
     for record in records {
         let status = record.response.as_ref().map(|it| it.status.to_string());
         let left = Duration::from_secs(record.keep_left_seconds);
         table.row(vec![
-            record.slot.chars().take(12).collect(),
+            short(&record.slot),
             format!("{}…", record.hint),
             record.state.clone(),
             status.unwrap_or_else(|| "-".to_owned()),
@@ -313,9 +345,21 @@ fn print_list(records: &[RecordView], json: bool, limit: usize) {
         ]);
     }
     give(format_args!("{table}"));
-    if let Some(last) = records.last().filter(|_| records.len() == limit) {
-        say(format_args!("there may be more: --after {}", last.slot));
+}
+
+/// Green for what went well, red for what did not, yellow for what needs a look.
+fn tint(state: &str) -> Option<u8> {
+    match state {
+        "done" => Some(32),
+        "failed" => Some(31),
+        "unknown" | "lapsed" => Some(33),
+        _ => None,
     }
+}
+
+/// A slot as lists show it: enough to find the record again.
+fn short(slot: &str) -> String {
+    slot.chars().take(SLOT_DIGITS).collect()
 }
 
 fn print_record(record: &RecordView, json: bool) {
@@ -342,6 +386,14 @@ fn print_record(record: &RecordView, json: bool) {
     line("completed", record.completed_at.as_deref().unwrap_or("-"));
     line("expires", &record.expires_at);
     line("replays", &record.replays.to_string());
+    for step in &record.steps {
+        let attempt = step.attempt;
+        let told = format!(
+            "{} {} (attempt {attempt}) {}",
+            step.name, step.state, step.slot
+        );
+        line("step", &told);
+    }
     if let Some(response) = &record.response {
         let took = record.execution_time_ms.unwrap_or_default();
         let size = format!(

@@ -9,10 +9,14 @@ pub mod audit;
 pub mod config;
 pub mod demo;
 pub mod gateway;
+pub mod init;
 pub mod keys;
 pub mod mcp;
+pub mod observe;
 pub mod profiles;
 mod progress;
+pub mod queue;
+mod quorum;
 mod said;
 pub mod shell;
 pub mod source;
@@ -35,12 +39,18 @@ pub struct Cli {
 pub enum Command {
     /// Try it: services, a gateway and a database on this machine, with curl lines to run
     Demo(demo::Args),
+    /// Write a first file with settings for a service, commented and checked
+    Init(init::Args),
     /// Put a gateway in front of a service: its keyed requests run once
     Gateway(gateway::Args),
     /// Make the tools of any MCP server run once
     Mcp(mcp::Args),
+    /// Keep requests on disk until a service has answered them: for scripts and any program
+    Queue(Box<queue::Args>),
     /// Show records and change them
     Keys(keys::Args),
+    /// Show what enforcing would have done where requests are only observed
+    Observe(observe::Args),
     /// Check and maintain a store
     Store(store::Args),
     /// Read the audit trail, or remove an actor from it
@@ -62,9 +72,12 @@ pub enum Command {
 pub async fn run(cli: Cli) -> ExitCode {
     match cli.command {
         Command::Demo(args) => demo::run(&args).await,
+        Command::Init(args) => init::run(&args).await,
         Command::Gateway(args) => gateway::run(&args).await,
         Command::Mcp(args) => mcp::run(&args).await,
+        Command::Queue(args) => queue::run(&args).await,
         Command::Keys(args) => keys::run(&args).await,
+        Command::Observe(args) => observe::run(&args).await,
         Command::Store(args) => store::run(&args).await,
         Command::Audit(args) => audit::run(&args).await,
         Command::Config(action) => config::run(&action),

@@ -1,4 +1,5 @@
-//! `onlyonce mcp`: starts an MCP server and stands between it and the client on stdin and stdout.
+//! `onlyonce mcp`: stands between an MCP server, which it starts or reaches over the network, and the
+//! client on stdin and stdout.
 //! Stdout is the protocol's; whatever is to be said goes to stderr.
 
 use std::ffi::OsString;
@@ -6,8 +7,9 @@ use std::process::{ExitCode, ExitStatus, Stdio};
 use std::time::Duration;
 
 use clap::ValueEnum;
+use http::Uri;
 use onlyonce_core::{Engine, Entropy as _, OnLapse, OsEntropy};
-use onlyonce_mcp::{Derive, Ended, Errors, PatternError, Proxy, Rules, Tools};
+use onlyonce_mcp::{Derive, Ended, Errors, PatternError, Proxy, Rules, Tools, Verify};
 use thiserror::Error;
 use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
@@ -15,7 +17,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::said::{FAILED, failed, say};
 use crate::stdin;
 
-mod default_store;
+pub(crate) mod default_store;
+mod network;
 
 /// How long a server may take to end once its input has.
 const END_MAX: Duration = Duration::from_secs(5);
@@ -26,7 +29,8 @@ const END_MAX: Duration = Duration::from_secs(5);
 Put it before the server's command, wherever your client starts the server:
   before:  npx -y @modelcontextprotocol/server-filesystem ~/notes
   after:   onlyonce mcp -- npx -y @modelcontextprotocol/server-filesystem ~/notes
-A server on the network: onlyonce mcp -- npx -y mcp-remote https://example.org/mcp
+A server on the network (streamable HTTP):
+  onlyonce mcp --upstream https://example.org/mcp --header 'Authorization: Bearer ${TOKEN}'
 
 Every tool that is not read-only gets an optional argument idempotencyKey, and says how to use it:
 the same key for a retry, a new one for a new action. A retry gets the first result, also after a
@@ -39,6 +43,16 @@ An operator can also decide:
   onlyonce keys resolve SLOT --status 200 --body 'the note was saved' --store URL
   onlyonce keys forget SLOT --store URL
 
+A call without a key that names the call of its model in _meta (Claude Code does: claudecode/toolUseId)
+has that name as its key: when it is sent again it meets its first try, also with other arguments.
+--call-id NAME adds a member of _meta that does the same.
+
+--reconcile TOOL=VERIFYING_TOOL:ARGUMENTS finds out whether a call happened whose answer was lost. In
+the arguments stand {key}, {operation} (a stable id of the call) and {/pointer} into the call's own
+arguments. An answer with something in it is a yes and becomes the call's result; null or [] is a no,
+and the call runs; anything else cannot tell, and nothing runs. ;at=/pointer says where to look in the
+answer, ;absent=TEXT which error means no.
+
 --derive makes a key for calls without one: the same tool and arguments, in the same conversation
 and within its window, are one call. That is a guess: a model that means to do the same thing twice
 within the window gets the first result again, with a note that says so.
@@ -46,6 +60,7 @@ within the window gets the first result again, with a note that says so.
 Examples:
   onlyonce mcp --store redis://127.0.0.1 --name billing -- ./billing-server
   onlyonce mcp --tools 'create_*' --except '*_draft' --ttl 48h -- ./billing-server
+  onlyonce mcp --reconcile 'pay=get_payment:{\"ref\":\"{key}\"};absent=not found' -- ./billing-server
   onlyonce mcp --derive=2m -- ./billing-server")]
 pub struct Args {
     /// Where results are kept [default: sqlite: in $XDG_STATE_HOME/onlyonce, or ~/.local/state/onlyonce]
@@ -86,8 +101,25 @@ pub struct Args {
     /// Do not cover tools whose name matches; may be repeated
     #[arg(long, value_name = "GLOB")]
     except: Vec<String>,
+    /// A member of _meta in which the client names a call of its model; may be repeated
+    #[arg(long, value_name = "NAME")]
+    call_id: Vec<String>,
+    /// How to find out whether a call happened whose answer was lost; may be repeated
+    #[arg(long, value_name = "TOOL=VERIFYING_TOOL:ARGUMENTS")]
+    reconcile: Vec<Verify>,
+    /// A server on the network, instead of a command
+    #[arg(
+        long,
+        value_name = "URL",
+        conflicts_with = "command",
+        required_unless_present = "command"
+    )]
+    upstream: Option<Uri>,
+    /// A header for the server on the network; ${NAME} is taken from the environment; may be repeated
+    #[arg(long, value_name = "NAME: VALUE", requires = "upstream")]
+    header: Vec<String>,
     /// The server's command and its arguments
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    #[arg(last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
 
@@ -112,6 +144,8 @@ enum McpError {
     #[error("a pattern cannot be read")]
     Pattern(#[from] PatternError),
     #[error(transparent)]
+    Network(#[from] network::BadServer),
+    #[error(transparent)]
     Place(#[from] default_store::NoPlace),
     #[error(transparent)]
     Open(#[from] onlyonce_stores::OpenError),
@@ -128,6 +162,7 @@ enum McpError {
 
 impl Args {
     fn rules(&self) -> Result<Rules, PatternError> {
+        let usual = Rules::new(self.name.clone().unwrap_or_else(|| self.server()));
         Ok(Rules {
             tools: Tools::new(&self.tools, &self.except)?,
             on_lapse: match self.on_lapse {
@@ -139,12 +174,22 @@ impl Args {
                 OnError::Rerun => Errors::Rerun,
             },
             keep_for: self.ttl.into(),
+            reconcile: self.reconcile.clone(),
             derive: self.derive.map(|within| Derive {
                 conversation: self.conversation.clone().unwrap_or_else(new_conversation),
                 within: within.into(),
             }),
-            ..Rules::new(self.name.clone().unwrap_or_else(|| self.command_line()))
+            call_ids: [usual.call_ids, self.call_id.clone()].concat(),
+            ..Rules::new(usual.server)
         })
+    }
+
+    /// What the server is called where it has no name: its command, or its address.
+    fn server(&self) -> String {
+        match &self.upstream {
+            Some(url) => url.to_string(),
+            None => self.command_line(),
+        }
     }
 
     /// The command as one text; its words are kept apart by what no word can hold.
@@ -154,7 +199,10 @@ impl Args {
     }
 
     fn start(&self) -> Result<Child, McpError> {
-        let (program, arguments) = self.command.split_first().expect("clap asks for one");
+        let (program, arguments) = self
+            .command
+            .split_first()
+            .expect("clap asks for one without --upstream");
         let mut command = Command::new(program);
         command
             .args(arguments)
@@ -189,6 +237,30 @@ async fn pass(args: &Args) -> Result<ExitCode, McpError> {
         None => default_store::url()?,
     };
     let engine = Engine::open(onlyonce_stores::open(&store).await?).await?;
+    let code = match &args.upstream {
+        Some(url) => pass_on(args, url, &engine, rules).await,
+        None => pass_to_command(args, &engine, rules).await,
+    };
+    engine.shutdown(END_MAX).await;
+    code
+}
+
+/// Stands before a server on the network.
+async fn pass_on(
+    args: &Args,
+    url: &Uri,
+    engine: &Engine,
+    rules: Rules,
+) -> Result<ExitCode, McpError> {
+    let server = network::server(url, &args.header)?;
+    let client_side = (stdin::reader(), tokio::io::stdout());
+    let proxy = Proxy::new(engine.clone(), rules);
+    proxy.run_remote(client_side, server, stopped()?).await?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Stands before a server that it starts.
+async fn pass_to_command(args: &Args, engine: &Engine, rules: Rules) -> Result<ExitCode, McpError> {
     let stop = stopped()?;
     let mut server = args.start()?;
     let (input, output) = (server.stdin.take(), server.stdout.take());
@@ -198,7 +270,6 @@ async fn pass(args: &Args) -> Result<ExitCode, McpError> {
     let ended = Proxy::new(engine.clone(), rules)
         .run(client_side, server_side, stop)
         .await;
-    engine.shutdown(END_MAX).await;
     let status = end(&mut server).await?;
     Ok(match ended? {
         Ended::Client => ExitCode::SUCCESS,
@@ -211,7 +282,7 @@ async fn pass(args: &Args) -> Result<ExitCode, McpError> {
 }
 
 /// Returns when it is time to stop.
-fn stopped() -> std::io::Result<impl Future<Output = ()>> {
+pub(crate) fn stopped() -> std::io::Result<impl Future<Output = ()>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     Ok(async move {

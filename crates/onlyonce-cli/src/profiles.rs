@@ -2,10 +2,13 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Subcommand;
 use onlyonce_core::fingerprint::BodyRule;
-use onlyonce_core::policy::{Duplicate, KeyNeed, Methods, ReplayStatus, StoredRule};
+use onlyonce_core::policy::{
+    Duplicate, HttpRules, KeyFirst, KeyNeed, Methods, ReplayStatus, StoredRule,
+};
 use onlyonce_core::{Policy, Profile, Reason, profile};
 use serde_json::{Value, json};
 
@@ -53,6 +56,7 @@ fn list() {
     let mut table = Table::new(&[
         "PROFILE",
         "METHODS",
+        "KEY",
         "NO KEY",
         "OTHER PAYLOAD",
         "WHILE RUNNING",
@@ -72,6 +76,7 @@ fn list() {
         table.row(vec![
             text("name"),
             text("methods"),
+            text("key"),
             text("missing_key"),
             text("other_payload"),
             text("duplicate"),
@@ -143,7 +148,8 @@ fn describe(profile: Profile) -> Value {
         },
         "stored": stored(&policy.stored),
         "scope": scope.join(" "),
-        "keep_for": humantime::format_duration(policy.keep_for).to_string(),
+        "keep_for": kept(policy.keep_for),
+        "key": key(&policy.http),
         "key_header": policy.http.key_header.as_str(),
         "key_bytes_max": policy.key.bytes_max,
     })
@@ -156,6 +162,24 @@ fn methods(methods: &Methods) -> String {
             let names: Vec<&str> = list.iter().map(|(method, _)| method.as_str()).collect();
             names.join(" ")
         }
+    }
+}
+
+/// A length of time, in whole days where it is several: people do not count in months of 30.44 days.
+fn kept(span: Duration) -> String {
+    const DAY_SECONDS: u64 = 24 * 60 * 60;
+    let days = span.as_secs() / DAY_SECONDS;
+    if days > 1 && span == Duration::from_secs(days * DAY_SECONDS) {
+        return format!("{days}days");
+    }
+    humantime::format_duration(span).to_string()
+}
+
+/// Where the key is.
+fn key(rules: &HttpRules) -> String {
+    match (&rules.key_member, rules.key_first) {
+        (Some(place), KeyFirst::Body) => format!("body {place}"),
+        (Some(_), KeyFirst::Header) | (None, _) => rules.key_header.to_string(),
     }
 }
 

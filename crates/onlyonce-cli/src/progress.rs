@@ -27,6 +27,11 @@ impl Progress {
         self.0.inc(done as u64);
     }
 
+    /// Does something that prints, with the bar out of its way.
+    pub(crate) fn aside(&self, print: impl FnOnce()) {
+        self.0.suspend(print);
+    }
+
     /// Takes the bar away.
     pub(crate) fn end(&self) {
         self.0.finish_and_clear();

@@ -9,6 +9,9 @@ pub(crate) const NO: u8 = 1;
 /// A wrong call or a failure.
 pub(crate) const FAILED: u8 = 2;
 
+/// Not yet: something is left to be done later.
+pub(crate) const LATER: u8 = 3;
+
 /// Says something. Nobody there to hear it is no failure.
 pub(crate) fn say(words: fmt::Arguments<'_>) {
     drop(writeln!(std::io::stderr(), "{words}"));

@@ -5,10 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::Method;
-use onlyonce_core::engine::look_up_secret;
-use onlyonce_core::operate::{Filter, Page, Resolved};
-use onlyonce_core::{Key, KeyRule, Operate, Response, Slot, SlotSecret, Store, StoreError};
-use onlyonce_gateway::{RecordView, RecordsPage, StatsView};
+use onlyonce_core::engine::{look_up_secret, steps_of};
+use onlyonce_core::operate::{
+    Filter, InDoubt, Newest, Page, Resolved, Settled, Settlement, in_doubt, newest, settle,
+};
+use onlyonce_core::{
+    About, Deed, Event, Key, KeyRule, Operate, Operated, Record, Response, Slot, SlotSecret, Store,
+    StoreError, Timestamp,
+};
+use onlyonce_gateway::audit::{Trail, TrailError};
+use onlyonce_gateway::{RecordView, RecordsPage, SettledView, StatsView};
 use onlyonce_stores::OpenError;
 use serde_json::{Value, json};
 use thiserror::Error;
@@ -21,6 +27,8 @@ mod admin;
 
 /// One key in more scopes than this is not a search any more.
 const FOUND_RECORDS_MAX: usize = 1000;
+/// Outcomes that are settled at a time.
+const SETTLED_MAX: usize = 1000;
 /// Where a gateway's operators reach it unless told otherwise.
 pub(crate) const ADMIN: &str = "http://127.0.0.1:9090";
 
@@ -49,6 +57,43 @@ pub struct Args {
     /// The file with the slot secret before that one, while it is rotated: to find a key under both
     #[arg(long, value_name = "FILE", requires = "secret_file", global = true)]
     former_secret_file: Option<PathBuf>,
+    /// The audit trail that a change made straight in a store is written to; a gateway has its own
+    #[arg(long, value_name = "FILE", requires = "store", global = true)]
+    audit: Option<PathBuf>,
+    /// Your name, for the audit trail [default: the user who runs this]
+    #[arg(
+        long = "as",
+        env = "ONLYONCE_OPERATOR",
+        value_name = "NAME",
+        global = true
+    )]
+    operator: Option<String>,
+}
+
+impl Args {
+    /// Who does this, for the audit trail.
+    fn operator(&self) -> Option<Arc<str>> {
+        let user = || std::env::var("USER").ok();
+        let name = self.operator.clone().or_else(user);
+        name.filter(|name| !name.is_empty()).map(Into::into)
+    }
+}
+
+/// What is to be settled, how and why.
+pub(crate) struct SettleAll {
+    pub(crate) meant: InDoubt,
+    /// Only this record.
+    pub(crate) slot: Option<Slot>,
+    /// The answer, if it happened.
+    pub(crate) answer: Option<(http::StatusCode, String, Duration)>,
+    pub(crate) dry_run: bool,
+}
+
+impl Args {
+    /// The store's URL, where one was given.
+    pub(crate) fn store(&self) -> Option<&str> {
+        self.store.as_deref()
+    }
 }
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -82,6 +127,9 @@ pub enum SourceError {
     /// The records cannot be searched by key.
     #[error("keys cannot be told from their records in this store")]
     Secret(#[from] onlyonce_core::engine::OpenError),
+    /// It was done, and could not be written down.
+    #[error("it is done, but the audit trail does not say so")]
+    Unaudited(#[from] TrailError),
     /// What was given names nothing, or too much.
     #[error("{0}")]
     Wrong(String),
@@ -111,6 +159,198 @@ pub(crate) struct Direct {
     store: Arc<dyn Store>,
     secret: Option<SlotSecret>,
     former: Option<SlotSecret>,
+    audit: Option<Trail>,
+}
+
+/// Records, and who changes them why.
+pub(crate) struct Operator {
+    pub(crate) source: Source,
+    by: Option<Arc<str>>,
+    reason: Option<Arc<str>>,
+}
+
+impl Operator {
+    pub(crate) async fn open(args: &Args, reason: Option<&str>) -> Result<Self, SourceError> {
+        let source = Source::open(args).await?;
+        let by = args.operator();
+        let reason = reason.map(Into::into);
+        Ok(Self { source, by, reason })
+    }
+
+    fn operated(&self, deed: Deed) -> Operated {
+        Operated {
+            deed,
+            by: self.by.clone(),
+            reason: self.reason.clone(),
+            via: "cli",
+        }
+    }
+
+    /// The body of a request, with who asks and why.
+    fn signed(&self, mut body: Value) -> Value {
+        if let Some(by) = &self.by {
+            body["by"] = json!(**by);
+        }
+        if let Some(reason) = &self.reason {
+            body["reason"] = json!(**reason);
+        }
+        body
+    }
+
+    pub(crate) async fn forget(&self, slot: &Slot) -> Result<(), SourceError> {
+        match &self.source {
+            Source::Store(direct) => {
+                let record = direct.record(slot).await?;
+                // Its steps first: if they stayed, the next run would not run them.
+                for (_, step, _) in steps_of(direct.operate()?, slot, &record).await? {
+                    direct.operate()?.forget(&step).await?;
+                }
+                if !direct.operate()?.forget(slot).await? {
+                    return Err(SourceError::Absent);
+                }
+                direct.note(slot, &record, self.operated(Deed::Forgot))
+            }
+            Source::Admin(admin) => {
+                let mut query = url::form_urlencoded::Serializer::new(String::new());
+                for (name, value) in [("by", &self.by), ("reason", &self.reason)] {
+                    if let Some(value) = value {
+                        query.append_pair(name, value);
+                    }
+                }
+                let path = format!("/api/v1/records/{slot}?{}", query.finish());
+                admin.send(Method::DELETE, &path, None).await?;
+                Ok(())
+            }
+        }
+    }
+
+    pub(crate) async fn extend(&self, slot: &Slot, extra: Duration) -> Result<(), SourceError> {
+        match &self.source {
+            Source::Store(direct) => {
+                if !direct.operate()?.extend(slot, extra).await? {
+                    return Err(SourceError::Absent);
+                }
+                let record = direct.record(slot).await?;
+                let deed = Deed::Extended { by: extra };
+                direct.note(slot, &record, self.operated(deed))
+            }
+            Source::Admin(admin) => {
+                let path = format!("/api/v1/records/{slot}/extend");
+                let body = self.signed(json!({"seconds": extra.as_secs()}));
+                admin.send(Method::POST, &path, Some(body)).await?;
+                Ok(())
+            }
+        }
+    }
+
+    pub(crate) async fn resolve(
+        &self,
+        slot: &Slot,
+        status: http::StatusCode,
+        body: &str,
+        keep_for: Duration,
+    ) -> Result<(), SourceError> {
+        match &self.source {
+            Source::Store(direct) => {
+                let response = Arc::new(Response::new(status, body.to_owned()));
+                match direct.operate()?.resolve(slot, &response, keep_for).await? {
+                    Resolved::Stored => {
+                        let record = direct.record(slot).await?;
+                        let status = status.as_u16();
+                        let deed = Deed::Resolved { status, keep_for };
+                        direct.note(slot, &record, self.operated(deed))
+                    }
+                    Resolved::Absent => Err(SourceError::Absent),
+                    Resolved::Found(_) => Err(SourceError::Refused(
+                        "only an unknown or lapsed outcome can be resolved".to_owned(),
+                    )),
+                }
+            }
+            Source::Admin(admin) => {
+                let path = format!("/api/v1/records/{slot}/resolve");
+                let keep_seconds = keep_for.as_secs();
+                let body =
+                    json!({"status": status.as_u16(), "body": body, "keep_seconds": keep_seconds});
+                let body = self.signed(body);
+                admin.send(Method::POST, &path, Some(body)).await?;
+                Ok(())
+            }
+        }
+    }
+
+    /// Settles the outcomes in doubt that are meant, or says which would be.
+    pub(crate) async fn settle(&self, all: &SettleAll) -> Result<SettledView, SourceError> {
+        match &self.source {
+            Source::Admin(admin) => {
+                let outcome = match &all.answer {
+                    None => json!("did_not_happen"),
+                    Some((status, body, keep_for)) => json!({"happened": {
+                        "status": status.as_u16(),
+                        "body": body,
+                        "keep_seconds": keep_for.as_secs(),
+                    }}),
+                };
+                let seconds = |age: Option<Duration>| age.map(|age| age.as_secs());
+                let body = self.signed(json!({
+                    "outcome": outcome,
+                    "operation": all.meant.operation,
+                    "actor": all.meant.actor,
+                    "holder": all.meant.holder,
+                    "older_than": seconds(all.meant.age_min),
+                    "younger_than": seconds(all.meant.age_max),
+                    "slots": all.slot.map(|slot| vec![slot.to_string()]),
+                    "dry_run": all.dry_run,
+                }));
+                let path = "/api/v1/records/settle";
+                admin.ask(Method::POST, path, Some(body)).await
+            }
+            Source::Store(direct) => self.settle_in(direct, all).await,
+        }
+    }
+
+    async fn settle_in(
+        &self,
+        direct: &Direct,
+        all: &SettleAll,
+    ) -> Result<SettledView, SourceError> {
+        let operate = direct.operate()?;
+        let (settlement, deed) = match &all.answer {
+            None => (Settlement::DidNotHappen, Deed::Discarded),
+            Some((status, body, keep_for)) => {
+                let response = Arc::new(Response::new(*status, body.clone()));
+                let (status, keep_for) = (status.as_u16(), *keep_for);
+                let deed = Deed::Resolved { status, keep_for };
+                (Settlement::Happened(response, keep_for), deed)
+            }
+        };
+        let mut found = match &all.slot {
+            Some(slot) => vec![(*slot, direct.record(slot).await?)],
+            None => in_doubt(operate, &all.meant, SETTLED_MAX + 1).await?,
+        };
+        found.retain(|(_, record)| all.meant.admits(record));
+        let more = found.len() > SETTLED_MAX;
+        found.truncate(SETTLED_MAX);
+        let mut settled = 0;
+        for (slot, record) in found.iter().filter(|_| !all.dry_run) {
+            if settle(operate, slot, &settlement).await? == Settled::Done {
+                settled += 1;
+                direct.note(slot, record, self.operated(deed))?;
+            }
+        }
+        let view = |(slot, record): &(Slot, Record)| RecordView::of(slot, record, false);
+        Ok(SettledView {
+            dry_run: all.dry_run,
+            matched: found.len(),
+            settled,
+            skipped: if all.dry_run {
+                0
+            } else {
+                found.len() - settled
+            },
+            more,
+            records: found.iter().map(view).collect(),
+        })
+    }
 }
 
 impl Source {
@@ -123,14 +363,13 @@ impl Source {
                 store,
                 secret,
                 former,
+                audit: args.audit.as_ref().map(Trail::at),
             })));
         }
         let base = args.admin.as_deref().unwrap_or(ADMIN);
         Ok(Self::Admin(Box::new(Admin::new(base, args.token.clone()))))
     }
 
-    /// One page of the records that `filter` lets through, but for its hint: see
-    /// [`find`](Self::find).
     /// The gateway, for what only a running one knows.
     pub(crate) fn admin(&self) -> Result<&Admin, SourceError> {
         match self {
@@ -141,6 +380,23 @@ impl Source {
         }
     }
 
+    /// The newest records that `filter` lets through, but for its hint: see [`find`](Self::find).
+    pub(crate) async fn newest(
+        &self,
+        filter: &Filter,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<RecordsPage, SourceError> {
+        match self {
+            Self::Store(direct) => direct.newest(filter, after, limit).await,
+            Self::Admin(admin) => {
+                let path = listing(filter, "newest", after, limit);
+                admin.ask(Method::GET, &path, None).await
+            }
+        }
+    }
+
+    /// One page of the records that `filter` lets through, in the order of their slots.
     pub(crate) async fn list(
         &self,
         filter: &Filter,
@@ -150,7 +406,8 @@ impl Source {
         match self {
             Self::Store(direct) => direct.list(filter, after, limit).await,
             Self::Admin(admin) => {
-                let path = listing(filter, after, limit);
+                let after = after.map(|slot| slot.to_string());
+                let path = listing(filter, "slot", after.as_deref(), limit);
                 let page: RecordsPage = admin.ask(Method::GET, &path, None).await?;
                 Ok(page.records)
             }
@@ -171,74 +428,18 @@ impl Source {
         }
     }
 
+    /// One record, with its steps.
     pub(crate) async fn get(&self, slot: &Slot, body: bool) -> Result<RecordView, SourceError> {
         match self {
             Self::Store(direct) => {
                 let found = direct.operate()?.get(slot).await?;
                 let record = found.ok_or(SourceError::Absent)?;
-                Ok(RecordView::of(slot, &record, body))
+                let steps = steps_of(direct.operate()?, slot, &record).await?;
+                Ok(RecordView::of(slot, &record, body).with_steps(&steps))
             }
             Self::Admin(admin) => {
-                let path = format!("/api/v1/records/{slot}?body={body}");
+                let path = format!("/api/v1/records/{slot}?body={body}&steps=true");
                 admin.ask(Method::GET, &path, None).await
-            }
-        }
-    }
-
-    pub(crate) async fn forget(&self, slot: &Slot) -> Result<(), SourceError> {
-        match self {
-            Self::Store(direct) => match direct.operate()?.forget(slot).await? {
-                true => Ok(()),
-                false => Err(SourceError::Absent),
-            },
-            Self::Admin(admin) => {
-                let path = format!("/api/v1/records/{slot}");
-                admin.send(Method::DELETE, &path, None).await?;
-                Ok(())
-            }
-        }
-    }
-
-    pub(crate) async fn extend(&self, slot: &Slot, extra: Duration) -> Result<(), SourceError> {
-        match self {
-            Self::Store(direct) => match direct.operate()?.extend(slot, extra).await? {
-                true => Ok(()),
-                false => Err(SourceError::Absent),
-            },
-            Self::Admin(admin) => {
-                let path = format!("/api/v1/records/{slot}/extend");
-                let body = json!({"seconds": extra.as_secs()});
-                admin.send(Method::POST, &path, Some(body)).await?;
-                Ok(())
-            }
-        }
-    }
-
-    pub(crate) async fn resolve(
-        &self,
-        slot: &Slot,
-        status: http::StatusCode,
-        body: &str,
-        keep_for: Duration,
-    ) -> Result<(), SourceError> {
-        match self {
-            Self::Store(direct) => {
-                let response = Arc::new(Response::new(status, body.to_owned()));
-                match direct.operate()?.resolve(slot, &response, keep_for).await? {
-                    Resolved::Stored => Ok(()),
-                    Resolved::Absent => Err(SourceError::Absent),
-                    Resolved::Found(_) => Err(SourceError::Refused(
-                        "only an unknown or lapsed outcome can be resolved".to_owned(),
-                    )),
-                }
-            }
-            Self::Admin(admin) => {
-                let path = format!("/api/v1/records/{slot}/resolve");
-                let keep_seconds = keep_for.as_secs();
-                let body =
-                    json!({"status": status.as_u16(), "body": body, "keep_seconds": keep_seconds});
-                admin.send(Method::POST, &path, Some(body)).await?;
-                Ok(())
             }
         }
     }
@@ -284,6 +485,52 @@ impl Source {
 impl Direct {
     fn operate(&self) -> Result<&dyn Operate, SourceError> {
         self.store.operate().ok_or(SourceError::NoOperators)
+    }
+
+    async fn record(&self, slot: &Slot) -> Result<Record, SourceError> {
+        let found = self.operate()?.get(slot).await?;
+        found.ok_or(SourceError::Absent)
+    }
+
+    /// Writes what was done to the audit trail, where one was named.
+    fn note(&self, slot: &Slot, record: &Record, operated: Operated) -> Result<(), SourceError> {
+        let Some(trail) = &self.audit else {
+            return Ok(());
+        };
+        let about = About {
+            slot,
+            meta: &record.meta,
+            fingerprint: Some(&record.fingerprint),
+            intake: None,
+            route: None,
+        };
+        Ok(trail.note(&about, &Event::Operated(Box::new(operated)))?)
+    }
+
+    async fn newest(
+        &self,
+        filter: &Filter,
+        after: Option<&str>,
+        records_max: usize,
+    ) -> Result<RecordsPage, SourceError> {
+        let before = after.map(|text| {
+            let (millis, slot) = text.split_once('-')?;
+            let at = Timestamp::from_millis(millis.parse().ok()?);
+            Some((at, Slot::from_hex(slot)?))
+        });
+        let wrong = || SourceError::Wrong("--after is what the list before ended with".to_owned());
+        let before = before.map(|it| it.ok_or_else(wrong)).transpose()?;
+        let page = Newest {
+            before,
+            records_max,
+        };
+        let found = newest(self.operate()?, filter, page).await?;
+        let next = found.last().filter(|_| found.len() == records_max);
+        let view = |(slot, record): &(Slot, _)| RecordView::of(slot, record, false);
+        Ok(RecordsPage {
+            records: found.iter().map(view).collect(),
+            next: next.map(|(slot, it)| format!("{}-{slot}", it.created_at.as_millis())),
+        })
     }
 
     async fn list(

@@ -9,6 +9,7 @@ use onlyonce_core::operate::Filter;
 use serde_json::json;
 
 use crate::progress::Progress;
+use crate::quorum;
 use crate::said::{failed, give, say};
 use crate::source::{self, Source, SourceError};
 
@@ -23,6 +24,8 @@ Examples:
   onlyonce store check --store file:./onlyonce-data  a folder, while no gateway owns it
   onlyonce store stats --store redis://127.0.0.1 --json
   onlyonce store sweep --store postgres://127.0.0.1/shop
+  onlyonce store sql --store postgres://127.0.0.1/shop  for upstreams that complete records themselves
+  onlyonce store quorum status --store redis+quorum://a,b,c
 
 Exit code: 0 done, 2 wrong usage or failure.")]
 pub struct Args {
@@ -43,6 +46,11 @@ enum Action {
     Stats,
     /// Drop expired records now, in bounded steps
     Sweep,
+    /// Print the statement with which a program completes a record in its own transaction
+    Sql,
+    /// Show the servers of a quorum, admit one, or replace one
+    #[command(subcommand)]
+    Quorum(quorum::Action),
 }
 
 /// Runs the command; returns the exit code.
@@ -54,11 +62,13 @@ pub async fn run(args: &Args) -> ExitCode {
 }
 
 async fn act(args: &Args) -> Result<(), SourceError> {
-    let source = Source::open(&args.source).await?;
-    match args.action {
-        Action::Check => check(&source, args.json).await,
-        Action::Stats => stats(&source, args.json).await,
-        Action::Sweep => sweep(&source, args.json).await,
+    let open = || Source::open(&args.source);
+    match &args.action {
+        Action::Check => check(&open().await?, args.json).await,
+        Action::Stats => stats(&open().await?, args.json).await,
+        Action::Sweep => sweep(&open().await?, args.json).await,
+        Action::Sql => sql(&args.source, args.json),
+        Action::Quorum(action) => quorum::act(store_url(&args.source)?, action, args.json).await,
     }
 }
 
@@ -93,6 +103,24 @@ async fn check(source: &Source, json: bool) -> Result<(), SourceError> {
         for (state, count) in states {
             give(format_args!("{state:<8} {count}"));
         }
+    }
+    Ok(())
+}
+
+fn store_url(source: &source::Args) -> Result<&str, SourceError> {
+    source.store().ok_or_else(|| {
+        SourceError::Wrong("give --store, the URL of the store as in the gateway's file".to_owned())
+    })
+}
+
+/// Says how records of this store are completed; the store itself is not asked.
+fn sql(source: &source::Args, json: bool) -> Result<(), SourceError> {
+    let sql = onlyonce_stores::completion_sql(store_url(source)?)?;
+    if json {
+        let told = json!({"statement": sql.statement, "grant": sql.grant, "about": sql.about});
+        give(format_args!("{told}"));
+    } else {
+        give(format_args!("{sql}"));
     }
     Ok(())
 }

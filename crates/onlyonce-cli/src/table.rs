@@ -1,17 +1,33 @@
 //! A table for people: columns as wide as they need to be.
 
 use std::fmt;
+use std::io::IsTerminal as _;
 
 /// Rows under headings.
 pub(crate) struct Table {
     rows: Vec<Vec<String>>,
+    /// Which column is coloured, by what is in it.
+    tint: Option<(usize, Tint)>,
 }
+
+/// The colour of a cell, as the parameter of an SGR sequence; nothing for the usual one.
+type Tint = fn(&str) -> Option<u8>;
 
 impl Table {
     pub(crate) fn new(headings: &[&str]) -> Self {
         Self {
             rows: vec![headings.iter().map(|&heading| heading.to_owned()).collect()],
+            tint: None,
         }
+    }
+
+    /// Colours the cells of a column, if a person reads this on a terminal that has colours.
+    pub(crate) fn tinted(mut self, column: usize, tint: Tint) -> Self {
+        let is_wanted = std::env::var_os("NO_COLOR").is_none_or(|it| it.is_empty());
+        if is_wanted && std::io::stdout().is_terminal() {
+            self.tint = Some((column, tint));
+        }
+        self
     }
 
     pub(crate) fn row(&mut self, cells: Vec<String>) {
@@ -32,7 +48,15 @@ impl fmt::Display for Table {
             let cells: Vec<String> = row
                 .iter()
                 .zip(&widths)
-                .map(|(cell, width)| format!("{cell:<width$}"))
+                .enumerate()
+                .map(|(column, (cell, width))| {
+                    let padded = format!("{cell:<width$}");
+                    let tint = self.tint.filter(|(at, _)| *at == column && number > 0);
+                    match tint.and_then(|(_, tint)| tint(cell)) {
+                        Some(colour) => format!("\x1b[{colour}m{padded}\x1b[0m"),
+                        None => padded,
+                    }
+                })
                 .collect();
             if number > 0 {
                 writeln!(f)?;

@@ -8,12 +8,16 @@ use std::time::Duration;
 mod answer;
 mod args;
 mod ask;
+mod cause;
 mod check;
 mod checks;
 mod client;
+mod explain;
 mod journal;
 mod json;
+mod junit;
 mod keys;
+mod markdown;
 mod payload;
 mod plan;
 mod print;
@@ -27,12 +31,14 @@ mod tls;
 mod unusable;
 mod watch;
 
-pub use args::Args;
+pub use args::{Args, Format, Need};
+pub use cause::{CODES, Cause, Code, Harm};
 pub use check::{CHECKS, Check};
 pub use plan::{Plan, PlanError};
 pub use report::{Evidence, Finding, Judgement, Report, Summary};
 pub use unusable::Unusable;
 
+use self::cause::causes;
 use self::check::Ruling;
 use self::print::Printer;
 use self::probe::Probe;
@@ -47,9 +53,21 @@ const FAILED: u8 = 2;
 
 /// Does what the arguments say; returns the exit code.
 pub async fn run(args: &Args) -> ExitCode {
-    let mut printer = Printer::new(args.json);
+    let mut printer = Printer::new(args.format());
     if args.list {
         return printer.list().map_or(FAILED.into(), |()| CONFORMS.into());
+    }
+    if let Some(code) = &args.explain {
+        return match explain::explain(code) {
+            Ok(text) => printer
+                .text(&text)
+                .map_or(FAILED.into(), |()| CONFORMS.into()),
+            Err(error) => printer.trouble(&error),
+        };
+    }
+    if args.watch && ![Format::Text, Format::Json].contains(&args.format()) {
+        let error = PlanError::new("--watch writes text or json: one line per round");
+        return printer.trouble(&error);
     }
     let plan = match Plan::resolve(args) {
         Ok(plan) => plan,
@@ -59,13 +77,13 @@ pub async fn run(args: &Args) -> ExitCode {
         return watch::watch(&plan, args.every, &mut printer).await;
     }
     match verify(&plan, &mut |progress| printer.progress(&plan, &progress)).await {
-        Ok(report) => match printer.report(&report) {
+        Ok(report) => match printer.report(&report, plan.strict) {
             Ok(()) if report.conforms => CONFORMS.into(),
             Ok(()) => DOES_NOT_CONFORM.into(),
             // Whoever should have read the report has gone.
             Err(_) => FAILED.into(),
         },
-        Err(unusable) => printer.trouble(&unusable),
+        Err(unusable) => printer.unusable(&plan, &unusable),
     }
 }
 
@@ -91,11 +109,12 @@ pub async fn verify(plan: &Plan, on: &mut dyn FnMut(Progress<'_>)) -> Result<Rep
     Ok(Report {
         url: plan.target.shown(),
         method: plan.method.to_string(),
-        profile: plan.profile.name(),
+        profile: plan.profile.clone(),
         conforms: summary.conforms(plan.strict),
         summary,
         requests: probe.sent(),
         millis: u64::try_from(probe.now().as_millis()).unwrap_or(u64::MAX),
+        causes: causes(&findings),
         checks: findings,
     })
 }
@@ -115,6 +134,7 @@ async fn find(probe: &Probe<'_>, check: &'static Check) -> Finding {
         title: check.title,
         proves: check.proves,
         judgement: judged.judgement,
+        code: (judged.judgement == Judgement::Fail).then(|| judged.code.unwrap_or(check.code)),
         because: journal.hidden(&judged.because),
         evidence: journal.take(),
     }

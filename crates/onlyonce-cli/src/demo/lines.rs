@@ -49,6 +49,7 @@ pub(super) fn of(about: &About<'_>) -> String {
     let _ = write!(
         text,
         "\n## What operators see\n\
+         http://{admin}/\n\
          onlyonce keys list --admin http://{admin}\n\
          onlyonce keys top --admin http://{admin}\n\
          onlyonce keys watch --admin http://{admin}\n"

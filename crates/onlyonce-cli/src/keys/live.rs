@@ -47,7 +47,7 @@ pub(super) async fn top(source: &Source, limit: u16, json: bool) -> Result<(), S
     let mut table = Table::new(&headings);
     for key in &top.keys {
         table.row(vec![
-            key.slot.chars().take(12).collect(),
+            super::short(&key.slot),
             key.key.clone(),
             key.operation.clone(),
             key.actor.clone().unwrap_or_else(|| "-".to_owned()),

@@ -34,7 +34,8 @@ pub(super) fn url() -> Result<String, NoPlace> {
     Ok(format!("sqlite:{}", file.path()))
 }
 
-fn folder() -> Option<PathBuf> {
+/// Where this user's programs keep what they are at.
+pub(crate) fn folder() -> Option<PathBuf> {
     let absolute = |name| {
         env::var_os(name)
             .map(PathBuf::from)

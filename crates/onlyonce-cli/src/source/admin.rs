@@ -4,13 +4,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::Stream;
-use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use http::header::{AUTHORIZATION, CONTENT_TYPE, USER_AGENT};
 use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
-use onlyonce_core::Slot;
 use onlyonce_core::operate::Filter;
 use onlyonce_gateway::trust::{self, HttpsConnector};
 use serde_json::Value;
@@ -108,7 +107,11 @@ impl Admin {
     ) -> Result<Request<Full<Bytes>>, SourceError> {
         let mut request = Request::builder()
             .method(method)
-            .uri(format!("{}{path}", self.base));
+            .uri(format!("{}{path}", self.base))
+            .header(
+                USER_AGENT,
+                concat!("onlyonce-cli/", env!("CARGO_PKG_VERSION")),
+            );
         if let Some(token) = &self.token {
             request = request.header(AUTHORIZATION, format!("Bearer {token}"));
         }
@@ -133,7 +136,7 @@ impl Admin {
 }
 
 /// The path that lists what `filter` lets through.
-pub(super) fn listing(filter: &Filter, after: Option<Slot>, limit: usize) -> String {
+pub(super) fn listing(filter: &Filter, sort: &str, after: Option<&str>, limit: usize) -> String {
     let mut query = url::form_urlencoded::Serializer::new(String::new());
     query.append_pair("limit", &limit.to_string());
     let seconds = |age: Option<Duration>| age.map(|age| age.as_secs().to_string());
@@ -143,7 +146,8 @@ pub(super) fn listing(filter: &Filter, after: Option<Slot>, limit: usize) -> Str
         ("actor", filter.actor.clone()),
         ("older_than", seconds(filter.age_min)),
         ("younger_than", seconds(filter.age_max)),
-        ("after", after.map(|slot| slot.to_string())),
+        ("sort", Some(sort.to_owned())),
+        ("after", after.map(str::to_owned)),
     ] {
         if let Some(value) = value {
             query.append_pair(name, &value);

@@ -2,6 +2,7 @@
 //!
 //! [`Plan`]: super::Plan
 
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use http::{HeaderName, HeaderValue, Method};
 // Listed for the help, never told apart here.
 use onlyonce_core::Profile as Preset;
+use onlyonce_core::policy::KeyNeed;
 
 const EXPLAINED: &str = "\
 Sends real requests to URL, each with a fresh random key, and judges the answers by the profile.
@@ -22,6 +24,10 @@ Judgements:
   ?               inconclusive: it could not be seen from outside; the line says why
   -               not applicable: the profile promises nothing here, or there is nothing to ask
 
+Failures are grouped by their cause, the most harmful first: what may run twice, then what may show one
+caller's data to another, what may lose an operation, what may refuse good requests, what may mislead
+clients. Each has a code; --explain CODE says why it matters and how to mend it.
+
 Watching (--watch): repeats the checks every --every, one line per round, for synthetic monitoring; an
 endpoint that cannot be reached is a failed round. Ctrl-C (SIGINT) or SIGTERM ends it cleanly: the
 exit code is 1 if the last finished round had failed, else 0.
@@ -29,7 +35,11 @@ exit code is 1 if the last finished round had failed, else 0.
 Keys, and the values of headers that carry credentials, are never printed.
 Certificates are checked against the system's roots; SSL_CERT_FILE=ca.pem trusts another.
 
-Exit codes: 0 conforms, 1 does not conform, 2 wrong usage or the endpoint cannot be used.
+Exit codes:
+  0  conforms: no check failed, and at least one passed (with --strict: none was inconclusive)
+  1  does not conform, or no check could be passed
+  2  wrong usage, or the endpoint cannot be used: nothing was verified. The reports of --format json,
+     junit and markdown say so too
 
 Examples:
   onlyonce verify http://127.0.0.1:8080/orders
@@ -37,6 +47,8 @@ Examples:
       --header \"Authorization: Bearer $TOKEN\" --other-header \"Authorization: Bearer $OTHER\" \\
       --content-type application/x-www-form-urlencoded --body @charge.txt
   onlyonce verify http://127.0.0.1:8080/orders --only replay,mismatch --json
+  onlyonce verify http://127.0.0.1:8080/orders --config onlyonce.toml --format junit > verify.xml
+  onlyonce verify --explain runs-again
   onlyonce verify http://127.0.0.1:8080/orders --watch --every 60s --only replay,marks";
 
 /// What can be said on the command line. Headers are read later, and there is no `Debug`: an error
@@ -45,12 +57,21 @@ Examples:
 #[command(after_long_help = EXPLAINED)]
 pub struct Args {
     /// The endpoint, http or https; best one that answers something new each time it runs
-    #[arg(required_unless_present = "list")]
+    #[arg(required_unless_present_any = ["list", "explain"])]
     pub url: Option<String>,
 
     /// Whose promises to hold the endpoint to
-    #[arg(long, short, default_value = "standard", value_parser = profiles())]
-    pub profile: Preset,
+    /// [default: standard]
+    #[arg(long, short, value_parser = profiles())]
+    pub profile: Option<Preset>,
+
+    /// A gateway's file with settings: hold the endpoint to what that file says for it
+    #[arg(long, value_name = "FILE", conflicts_with = "profile")]
+    pub config: Option<PathBuf>,
+
+    /// Whether the endpoint needs a key [default: as the profile or file says]
+    #[arg(long, value_name = "NEED")]
+    pub key: Option<Need>,
 
     /// How to call the endpoint
     #[arg(long, short = 'X', default_value = "POST")]
@@ -101,8 +122,16 @@ pub struct Args {
     #[arg(long)]
     pub list: bool,
 
-    /// Print JSON; with --watch, one object per line
-    #[arg(long)]
+    /// Explain a code of a report: the name of a cause or of a check
+    #[arg(long, value_name = "CODE", exclusive = true)]
+    pub explain: Option<String>,
+
+    /// How to write the report
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub format: Format,
+
+    /// The same as --format json; with --watch, one object per line
+    #[arg(long, conflicts_with = "format")]
     pub json: bool,
 
     /// Count inconclusive checks as not conforming
@@ -120,6 +149,44 @@ pub struct Args {
     /// How long to wait for each answer
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = humantime::parse_duration)]
     pub timeout: Duration,
+}
+
+/// Whether a request needs a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Need {
+    /// Without a key it is refused
+    Required,
+    /// Without a key it passes through
+    Optional,
+}
+
+impl From<Need> for KeyNeed {
+    fn from(need: Need) -> Self {
+        match need {
+            Need::Required => Self::Required,
+            Need::Optional => Self::Optional,
+        }
+    }
+}
+
+/// How a report is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    /// For people at a terminal
+    Text,
+    /// For a comment, a ticket or a job summary
+    Markdown,
+    /// For CI systems that show tests
+    Junit,
+    /// For programs; has everything
+    Json,
+}
+
+impl Args {
+    /// How the report is written.
+    pub(crate) fn format(&self) -> Format {
+        if self.json { Format::Json } else { self.format }
+    }
 }
 
 fn profiles() -> impl TypedValueParser<Value = Preset> {

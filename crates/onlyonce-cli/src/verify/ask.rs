@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, HOST, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
+use onlyonce_core::policy::Pointer;
 
 use super::args::HeaderLine;
 use super::payload::Payload;
@@ -18,7 +19,7 @@ pub(crate) struct Ask {
     method: Method,
     path: String,
     payload: Payload,
-    /// One header line each.
+    /// One header line each, or one member each.
     keys: Vec<HeaderValue>,
     headers: Vec<HeaderLine>,
 }
@@ -92,6 +93,23 @@ impl Ask {
         self
     }
 
+    /// The body with the keys in their place, at least as long as it was; nothing where there are no
+    /// keys, or the body has no such place.
+    fn with_keys(&self, place: &Pointer) -> Option<Bytes> {
+        let mut keys = self.keys.iter().map(|key| str::from_utf8(key.as_bytes()));
+        let mut body = place.put(&self.payload.bytes, keys.next()?.ok()?)?;
+        for key in keys {
+            // One more member of the same name before the others.
+            let mut more = place.put(b"{}", key.ok()?)?;
+            more.pop();
+            more.push(b',');
+            more.extend_from_slice(&body[1..]);
+            body = more;
+        }
+        body.resize(body.len().max(self.payload.bytes.len()), b' ');
+        Some(body.into())
+    }
+
     /// The request as it is sent.
     pub(crate) fn request(&self, plan: &Plan) -> Request<Bytes> {
         let mut headers = HeaderMap::new();
@@ -106,12 +124,19 @@ impl Ask {
                 headers.append(line.name.clone(), line.value.clone());
             }
         }
-        for key in &self.keys {
-            headers.append(plan.key_header.clone(), key.clone());
+        if let Some(line) = plan.first_sent.as_ref().filter(|_| !self.keys.is_empty()) {
+            headers.insert(line.name.clone(), line.value.clone());
+        }
+        let keyed = plan.key_place.as_ref().filter(|_| !self.method.is_safe());
+        let keyed = keyed.and_then(|place| self.with_keys(place));
+        if keyed.is_none() {
+            for key in &self.keys {
+                headers.append(plan.key_header.clone(), key.clone());
+            }
         }
         let mut body = Bytes::new();
         if !self.method.is_safe() {
-            body = self.payload.bytes.clone();
+            body = keyed.unwrap_or_else(|| self.payload.bytes.clone());
             headers.insert(CONTENT_LENGTH, body.len().into());
             if let Some(content_type) = &self.payload.content_type {
                 headers.insert(CONTENT_TYPE, content_type.clone());

@@ -1,13 +1,26 @@
 //! Fresh keys: a run never meets what an earlier one left behind.
 
-use onlyonce_core::Entropy;
+use onlyonce_core::{Entropy, Timestamp};
 
 /// A random UUID of version 4, in lower case and with at least one letter.
 pub(crate) fn uuid(entropy: &dyn Entropy) -> String {
+    made(entropy, 0x40, |_| {})
+}
+
+/// The same of version 7, which carries this time.
+pub(crate) fn uuid_v7(entropy: &dyn Entropy, now: Timestamp) -> String {
+    let millis = now.as_millis().to_be_bytes();
+    made(entropy, 0x70, |bytes| {
+        bytes[..6].copy_from_slice(&millis[2..]);
+    })
+}
+
+fn made(entropy: &dyn Entropy, version: u8, time: impl Fn(&mut [u8; 16])) -> String {
     loop {
         let mut bytes = [0; 16];
         entropy.fill(&mut bytes);
-        bytes[6] = (bytes[6] & 0x0f) | 0x40;
+        time(&mut bytes);
+        bytes[6] = (bytes[6] & 0x0f) | version;
         bytes[8] = (bytes[8] & 0x3f) | 0x80;
         let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         // Without a letter it would have no other case to compare with.

@@ -1,14 +1,16 @@
 //! What to verify and how: the arguments, resolved once, so that nothing later can be wrong.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, TRANSFER_ENCODING};
 use http::{HeaderName, HeaderValue, Method};
 use onlyonce_core::fingerprint::BodyRule;
-use onlyonce_core::policy::{Policy, ScopePart};
-use onlyonce_core::{OsEntropy, Profile};
+use onlyonce_core::policy::{KeyFirst, KeyTime, Pointer, Policy, ScopePart};
+use onlyonce_core::profile::usual;
+use onlyonce_core::{Clock as _, OsEntropy, SystemClock, Timestamp};
+use onlyonce_gateway::config::{self, Contract};
 use thiserror::Error;
 
 use super::args::{Args, HeaderLine};
@@ -24,7 +26,8 @@ const TIMEOUT_MAX: Duration = Duration::from_secs(120);
 /// A run of checks against one endpoint.
 pub struct Plan {
     pub(crate) target: Target,
-    pub(crate) profile: Profile,
+    /// What the rules are called in reports.
+    pub(crate) profile: String,
     pub(crate) policy: Policy,
     pub(crate) method: Method,
     pub(crate) payload: Payload,
@@ -32,6 +35,10 @@ pub struct Plan {
     pub(crate) headers: Vec<HeaderLine>,
     pub(crate) other_headers: Vec<HeaderLine>,
     pub(crate) key_header: HeaderName,
+    /// Where keys are in the body, if they belong there.
+    pub(crate) key_place: Option<Pointer>,
+    /// When the requests of this run were first sent, where that goes with a key.
+    pub(crate) first_sent: Option<HeaderLine>,
     pub(crate) slow_path: Option<String>,
     pub(crate) concurrency: usize,
     pub(crate) timeout: Duration,
@@ -55,8 +62,11 @@ impl Plan {
     pub fn resolve(args: &Args) -> Result<Self, PlanError> {
         let url = args.url.as_deref();
         let target = Target::parse(url.ok_or_else(|| PlanError::new("give a URL"))?)?;
-        let policy = args.profile.policy();
-        check_method(&args.method, &policy, args.profile)?;
+        let (profile, mut policy) = rules(args, &target)?;
+        check_method(&args.method, &policy, &profile)?;
+        if let Some(need) = args.key {
+            policy.http.methods = policy.http.methods.all_need(need.into());
+        }
         let key_header = match &args.key_header {
             Some(name) => name.clone(),
             None => policy.http.key_header.clone(),
@@ -86,14 +96,19 @@ impl Plan {
                 None => None,
             },
             target,
-            profile: args.profile,
-            policy,
+            profile,
             method: args.method.clone(),
             payload,
             other_payload,
             headers,
             other_headers,
             key_header,
+            key_place: match policy.http.key_first {
+                KeyFirst::Body if args.key_header.is_none() => policy.http.key_member.clone(),
+                KeyFirst::Body | KeyFirst::Header => None,
+            },
+            first_sent: first_sent(&policy, SystemClock::new().wall()),
+            policy,
             concurrency: usize::from(args.concurrency),
             timeout: args.timeout,
             strict: args.strict,
@@ -107,7 +122,56 @@ impl Plan {
     }
 }
 
-fn check_method(method: &Method, policy: &Policy, profile: Profile) -> Result<(), PlanError> {
+/// The header that says when a request was first sent, where there is one.
+fn first_sent(policy: &Policy, now: Timestamp) -> Option<HeaderLine> {
+    let KeyTime::Header(name) = &policy.http.key_time.as_ref()?.from else {
+        return None;
+    };
+    let now = UNIX_EPOCH + Duration::from_millis(now.as_millis());
+    let value = HeaderValue::try_from(httpdate::fmt_http_date(now)).ok()?;
+    let name = name.clone();
+    Some(HeaderLine { name, value })
+}
+
+/// The rules to hold the endpoint to, and what they are called.
+fn rules(args: &Args, target: &Target) -> Result<(String, Policy), PlanError> {
+    let Some(file) = &args.config else {
+        let preset = args.profile.unwrap_or_else(usual);
+        return Ok((preset.name().to_owned(), preset.policy()));
+    };
+    let shown = file.display();
+    let config = config::load(Some(file), [], &[]).map_err(|it| PlanError::new(it.to_string()))?;
+    let path = target.path().split('?').next().unwrap_or_default();
+    let request = format!("{} {path}", args.method);
+    match config.contract_of(&args.method, path) {
+        Ok(Contract::Once {
+            route,
+            profile,
+            policy,
+        }) => {
+            let route = route.map_or_else(String::new, |it| format!(", route {it}"));
+            Ok((format!("{profile} (as in {shown}{route})"), *policy))
+        }
+        Ok(Contract::Passes(route)) => Err(PlanError::new(format!(
+            "{shown}: {request} passes through unprotected (route {route}): there is nothing to verify"
+        ))),
+        Ok(Contract::Observed(route)) => {
+            let setting = match route {
+                Some(route) => format!("route {route}"),
+                None => "the general setting".to_owned(),
+            };
+            Err(PlanError::new(format!(
+                "{shown}: {request} is only observed ({setting} has mode = \"observe\"): nothing is promised yet, see `onlyonce observe report`"
+            )))
+        }
+        Ok(_) => Err(PlanError::new(format!(
+            "{shown}: no route is for {request}, and there is no general upstream"
+        ))),
+        Err(error) => Err(PlanError::new(format!("{shown}: {error}"))),
+    }
+}
+
+fn check_method(method: &Method, policy: &Policy, profile: &str) -> Result<(), PlanError> {
     if policy.http.methods.need(method).is_some() {
         return Ok(());
     }
@@ -167,7 +231,11 @@ fn kept_members(policy: &Policy) -> Vec<String> {
         | ScopePart::Cookie(_)
         | ScopePart::Jwt(_) => None,
     });
-    in_scope.chain(policy.http.key_member.clone()).collect()
+    let places = policy.http.key_member.iter();
+    let places = places.chain(&policy.fingerprint.except);
+    in_scope
+        .chain(places.map(|place| place.root().to_owned()))
+        .collect()
 }
 
 /// A small order; where keys are derived, with a session of its own and data to derive from.

@@ -10,11 +10,13 @@ use onlyonce_core::Timestamp;
 use serde::Serialize;
 use serde_json::json;
 
+use super::args::Format;
+use super::cause::Cause;
 use super::check::CHECKS;
 use super::plan::Plan;
 use super::report::{Evidence, Finding, Judgement, Report};
 use super::unusable::Unusable;
-use super::{FAILED, Progress};
+use super::{FAILED, Progress, junit, markdown};
 
 const DIM: Style = Style::new().dimmed();
 const BOLD: Style = Style::new().bold();
@@ -33,21 +35,20 @@ const SHOWN: [&str; 7] = [
 /// Writes what a run finds.
 pub(crate) struct Printer {
     out: AutoStream<io::Stdout>,
-    is_json: bool,
+    format: Format,
     shows_progress: bool,
     has_started: bool,
 }
 
 impl Printer {
-    pub(crate) fn new(is_json: bool) -> Self {
-        let choice = if is_json {
-            ColorChoice::Never
-        } else {
-            AutoStream::choice(&io::stdout())
+    pub(crate) fn new(format: Format) -> Self {
+        let choice = match format {
+            Format::Text => AutoStream::choice(&io::stdout()),
+            Format::Markdown | Format::Junit | Format::Json => ColorChoice::Never,
         };
         Self {
             out: AutoStream::new(io::stdout(), choice),
-            is_json,
+            format,
             shows_progress: io::stderr().is_terminal(),
             has_started: false,
         }
@@ -55,7 +56,7 @@ impl Printer {
 
     /// The checks there are.
     pub(crate) fn list(&mut self) -> io::Result<()> {
-        if self.is_json {
+        if self.format == Format::Json {
             let checks: Vec<_> = CHECKS
                 .iter()
                 .map(|it| json!({"id": it.id, "title": it.title, "proves": it.proves}))
@@ -71,6 +72,34 @@ impl Printer {
             )?;
         }
         self.out.flush()
+    }
+
+    /// A text as it is.
+    pub(crate) fn text(&mut self, text: &str) -> io::Result<()> {
+        write!(self.out, "{text}")?;
+        self.out.flush()
+    }
+
+    /// An endpoint that cannot be used: said to people, and in the report that programs wait for.
+    pub(crate) fn unusable(&mut self, plan: &Plan, unusable: &Unusable) -> ExitCode {
+        let written = match self.format {
+            Format::Text => Ok(()),
+            Format::Markdown => self.text(&markdown::unusable(plan, unusable)),
+            Format::Junit => junit::unusable(plan, unusable).and_then(|text| self.text(&text)),
+            Format::Json => {
+                let told = json!({
+                    "url": plan.target.shown(),
+                    "method": plan.method.as_str(),
+                    "profile": plan.profile,
+                    "conforms": false,
+                    "error": unusable.problem,
+                    "hint": unusable.hint,
+                });
+                self.json(&told, true)
+            }
+        };
+        drop(written);
+        self.trouble(unusable)
     }
 
     /// Why there is no report.
@@ -94,19 +123,37 @@ impl Printer {
             }
             Progress::Checked(finding) => {
                 self.erase();
-                if self.is_json {
-                    Ok(())
-                } else {
+                if self.format == Format::Text {
                     self.head(plan).and_then(|()| self.finding(finding))
+                } else {
+                    Ok(())
                 }
             }
         };
     }
 
     /// The end of a report for people, or all of one for programs.
-    pub(crate) fn report(&mut self, report: &Report) -> io::Result<()> {
-        if self.is_json {
-            return self.json(report, true);
+    pub(crate) fn report(&mut self, report: &Report, strict: bool) -> io::Result<()> {
+        match self.format {
+            Format::Text => self.summary(report),
+            Format::Markdown => self.text(&markdown::report(report)),
+            Format::Junit => self.text(&junit::report(report, strict)?),
+            Format::Json => self.json(report, true),
+        }
+    }
+
+    fn summary(&mut self, report: &Report) -> io::Result<()> {
+        if !report.causes.is_empty() {
+            writeln!(self.out, "\n{BOLD}What to mend, the worst first{BOLD:#}")?;
+        }
+        for (index, cause) in report.causes.iter().enumerate() {
+            self.cause(report, cause, index + 1)?;
+        }
+        if report.summary.passed == 0 && report.summary.failed == 0 {
+            writeln!(
+                self.out,
+                "\nNothing was seen to hold, so nothing is proven."
+            )?;
         }
         let style = if report.conforms {
             Style::new().fg_color(Some(AnsiColor::Green.into()))
@@ -128,7 +175,7 @@ impl Printer {
         at: Timestamp,
         round: &Result<Report, Unusable>,
     ) -> io::Result<()> {
-        if self.is_json {
+        if self.format == Format::Json {
             let line = match round {
                 Ok(report) => {
                     json!({"at": at.to_rfc3339(), "conforms": report.conforms, "report": report})
@@ -193,21 +240,43 @@ impl Printer {
             }
             Judgement::Fail => {
                 writeln!(self.out, "      {style}{}{style:#}", finding.because)?;
-                for evidence in &finding.evidence {
-                    self.evidence(evidence)?;
-                }
             }
         }
         self.out.flush()
     }
 
-    fn evidence(&mut self, evidence: &Evidence) -> io::Result<()> {
-        let Evidence { sent, body, .. } = evidence;
-        match (evidence.status, &evidence.trouble) {
-            (Some(status), _) => writeln!(self.out, "        {sent} → {status} {body}")?,
-            (None, Some(trouble)) => writeln!(self.out, "        {sent} → {trouble}")?,
-            (None, None) => writeln!(self.out, "        {sent}")?,
+    /// A root cause, with the evidence of the check that shows it best.
+    fn cause(&mut self, report: &Report, cause: &Cause, number: usize) -> io::Result<()> {
+        let style = Style::new().fg_color(Some(AnsiColor::Red.into()));
+        writeln!(
+            self.out,
+            "\n{number}. {style}{}{style:#}: {} {DIM}[{}]{DIM:#}",
+            cause.harm.words().to_uppercase(),
+            cause.title,
+            cause.code
+        )?;
+        writeln!(self.out, "   why   {}", cause.why)?;
+        writeln!(self.out, "   mend  {}", cause.mend)?;
+        let findings: Vec<_> = cause
+            .checks
+            .iter()
+            .filter_map(|id| report.finding(id))
+            .collect();
+        for (index, finding) in findings.iter().enumerate() {
+            let lead = if index == 0 { "seen" } else { "" };
+            writeln!(self.out, "   {lead:<5} {}: {}", finding.id, finding.because)?;
+            // The others show the same again; --json has all of it.
+            if index == 0 {
+                for evidence in &finding.evidence {
+                    self.evidence(evidence)?;
+                }
+            }
         }
+        Ok(())
+    }
+
+    fn evidence(&mut self, evidence: &Evidence) -> io::Result<()> {
+        writeln!(self.out, "           {}", evidence.line())?;
         let headers: Vec<_> = evidence
             .headers
             .iter()
@@ -215,7 +284,7 @@ impl Printer {
             .map(|(name, lines)| format!("{name}: {}", lines.join(" | ")))
             .collect();
         if !headers.is_empty() {
-            writeln!(self.out, "          {DIM}{}{DIM:#}", headers.join("; "))?;
+            writeln!(self.out, "             {DIM}{}{DIM:#}", headers.join("; "))?;
         }
         Ok(())
     }

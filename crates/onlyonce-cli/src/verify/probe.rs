@@ -5,15 +5,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::Request;
-use onlyonce_core::policy::Policy;
+use onlyonce_core::policy::{KeyTime, Policy};
 use onlyonce_core::{Clock, OsEntropy, SystemClock};
 use tokio::sync::OnceCell;
 
 use super::answer::Answer;
 use super::ask::Ask;
+use super::cause::Code;
 use super::client::{Client, Connection, Trouble};
 use super::journal::Journal;
-use super::keys::uuid;
+use super::keys::{uuid, uuid_v7};
 use super::plan::Plan;
 use super::report::Judged;
 use super::secrets::Secrets;
@@ -137,7 +138,7 @@ impl<'a> Probe<'a> {
     pub(crate) async fn send_busy(&self, ask: &Ask) -> Result<Answer, Judged> {
         self.try_send(ask)
             .await
-            .map_err(|trouble| Judged::fail(format!("{}: {trouble}", ask.label())))
+            .map_err(|trouble| silent(format!("{}: {trouble}", ask.label())))
     }
 
     pub(crate) async fn try_send(&self, ask: &Ask) -> Result<Answer, Trouble> {
@@ -168,7 +169,8 @@ impl<'a> Probe<'a> {
             if !self.is_told_to_wait(&answer) || self.now() > until {
                 return Err(match answer.status {
                     TOO_MANY_REQUESTS => limited(ask),
-                    status => Judged::fail(format!("{} was answered {status}", ask.label())),
+                    status => Judged::fail(format!("{} was answered {status}", ask.label()))
+                        .code(Code::GoodRefused),
                 });
             }
             tokio::time::sleep(PAUSE).await;
@@ -178,7 +180,7 @@ impl<'a> Probe<'a> {
     /// A connection to send a request on later; see [`Probe::send_on`].
     pub(crate) async fn connect(&self) -> Result<Connection, Judged> {
         let connection = self.wire.client.connect().await;
-        connection.map_err(|trouble| Judged::fail(trouble.to_string()))
+        connection.map_err(|trouble| silent(trouble.to_string()))
     }
 
     pub(crate) async fn send_on(
@@ -198,7 +200,7 @@ impl<'a> Probe<'a> {
             .client
             .hang_up(&request, after)
             .await
-            .map_err(|trouble| Judged::fail(format!("{}: {trouble}", ask.label())))?;
+            .map_err(|trouble| silent(format!("{}: {trouble}", ask.label())))?;
         self.journal().note_hang_up(ask.label());
         Ok(())
     }
@@ -226,6 +228,11 @@ impl<'a> Probe<'a> {
             is_telling: !first.is_like(&second, self.policy()),
         })
     }
+}
+
+/// What is left to say without an answer.
+pub(crate) fn silent(because: String) -> Judged {
+    Judged::fail(because).code(Code::NoAnswer)
 }
 
 /// What a server that limits requests leaves to say.
@@ -271,7 +278,11 @@ impl Wire<'_> {
     }
 
     fn fresh_key(&self) -> String {
-        let key = uuid(&self.entropy);
+        let rule = self.plan.policy.http.key_time.as_ref();
+        let key = match rule.map(|rule| &rule.from) {
+            Some(KeyTime::UuidV7) => uuid_v7(&self.entropy, self.clock.wall()),
+            Some(KeyTime::Header(_)) | None => uuid(&self.entropy),
+        };
         self.journal().hide(&key);
         key
     }

@@ -31,9 +31,14 @@ pub(crate) fn check_envelope(
 ) -> Result<(), String> {
     let expected = match envelope {
         Envelope::Problem => "application/problem+json",
-        Envelope::OkError | Envelope::SuccessError | Envelope::CodeError | Envelope::TypeError => {
-            "application/json"
-        }
+        Envelope::OkError
+        | Envelope::SuccessError
+        | Envelope::CodeError
+        | Envelope::TypeError
+        | Envelope::FlatError
+        | Envelope::ErrorList
+        | Envelope::NamedError
+        | Envelope::StatusError => "application/json",
     };
     let content_type = answer.content_type();
     if content_type != expected {
@@ -61,6 +66,25 @@ pub(crate) fn check_envelope(
             .or_else(|| retryable(&body["error"], row, false)),
         Envelope::CodeError => worded(&body["error"], "code", row),
         Envelope::TypeError => worded(&body["error"], "type", row),
+        Envelope::FlatError => members(
+            &body,
+            [("type", kind(row)), ("code", &*row.code)],
+            "message",
+        ),
+        Envelope::ErrorList => {
+            let wanted = [("category", kind(row)), ("code", &*row.code)];
+            members(&body["errors"][0], wanted, "detail")
+        }
+        Envelope::NamedError => members(&body, [("name", kind(row))], "message").or_else(|| {
+            let details = &body["details"][0];
+            members(details, [("issue", &*row.code)], "description")
+        }),
+        Envelope::StatusError => {
+            let error = &body["error"];
+            (error["code"] != answer.status)
+                .then_some("`error.code` is not the answer's status")
+                .or_else(|| members(error, [("status", &*row.code)], "message"))
+        }
     };
     match wrong {
         Some(wrong) => Err(format!("the error's body: {wrong}")),
@@ -101,6 +125,27 @@ fn worded(error: &Value, member: &str, row: &RefusalRow) -> Option<&'static str>
         });
     }
     (!is_text(&error["message"])).then_some("`error.message` is missing")
+}
+
+/// Members of `error` with what they must be, and one with a text for people.
+fn members<const N: usize>(
+    error: &Value,
+    wanted: [(&str, &str); N],
+    message: &str,
+) -> Option<&'static str> {
+    if wanted
+        .iter()
+        .any(|(name, text)| error[*name].as_str() != Some(*text))
+    {
+        return Some("what kind of error it is, or its code, is not the profile's");
+    }
+    let said = error[message].as_str().unwrap_or_default();
+    said.is_empty().then_some("it does not say what is wrong")
+}
+
+/// The kind of error that a refusal is.
+fn kind(row: &RefusalRow) -> &str {
+    row.kind.as_deref().unwrap_or(&row.code)
 }
 
 fn retryable(error: &Value, row: &RefusalRow, is_needed: bool) -> Option<&'static str> {

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::cause::{Cause, Code};
+
 /// How a check came out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -23,9 +25,19 @@ pub enum Judgement {
 pub(crate) struct Judged {
     pub(crate) judgement: Judgement,
     pub(crate) because: String,
+    /// The cause of a failure, where it is another than the check's usual one.
+    pub(crate) code: Option<Code>,
 }
 
 impl Judged {
+    /// The same, with this cause.
+    pub(crate) fn code(self, code: Code) -> Self {
+        Self {
+            code: Some(code),
+            ..self
+        }
+    }
+
     pub(crate) fn pass(because: impl Into<String>) -> Self {
         Self::new(Judgement::Pass, because)
     }
@@ -46,6 +58,7 @@ impl Judged {
         Self {
             judgement,
             because: because.into(),
+            code: None,
         }
     }
 }
@@ -63,6 +76,9 @@ pub struct Finding {
     pub judgement: Judgement,
     /// Why.
     pub because: String,
+    /// The cause of a failure.
+    #[serde(skip)]
+    pub code: Option<Code>,
     /// What was asked and answered.
     pub evidence: Vec<Evidence>,
 }
@@ -84,6 +100,20 @@ pub struct Evidence {
     /// Why there was no answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trouble: Option<String>,
+}
+
+impl Evidence {
+    /// The request and its answer in one line.
+    pub fn line(&self) -> String {
+        let Self { sent, body, .. } = self;
+        let mut line = match (self.status, &self.trouble) {
+            (Some(status), _) => format!("{sent} → {status} {body}"),
+            (None, Some(trouble)) => format!("{sent} → {trouble}"),
+            (None, None) => sent.clone(),
+        };
+        line.truncate(line.trim_end().len());
+        line
+    }
 }
 
 /// How many checks came out how.
@@ -113,9 +143,9 @@ impl Summary {
         summary
     }
 
-    /// Whether no promise was seen broken, and, if strict, none left unseen.
+    /// Whether some promise was seen to hold, none broken, and, if strict, none left unseen.
     pub(crate) fn conforms(&self, strict: bool) -> bool {
-        self.failed == 0 && !(strict && self.inconclusive > 0)
+        self.passed > 0 && self.failed == 0 && !(strict && self.inconclusive > 0)
     }
 }
 
@@ -137,8 +167,8 @@ pub struct Report {
     /// How it was called.
     pub method: String,
     /// Whose promises it was held to.
-    pub profile: &'static str,
-    /// Whether no promise was seen broken (and, if strict, none left unseen).
+    pub profile: String,
+    /// Whether some promise was seen to hold and none broken (and, if strict, none left unseen).
     pub conforms: bool,
     /// How many checks came out how.
     pub summary: Summary,
@@ -146,11 +176,18 @@ pub struct Report {
     pub requests: usize,
     /// How long it took.
     pub millis: u64,
+    /// Why checks failed, the most harmful first.
+    pub causes: Vec<Cause>,
     /// Every check that was asked for.
     pub checks: Vec<Finding>,
 }
 
 impl Report {
+    /// The cause that made the check called `id` fail.
+    pub fn cause_of(&self, id: &str) -> Option<&Cause> {
+        self.causes.iter().find(|cause| cause.checks.contains(&id))
+    }
+
     /// What the check called `id` found, if it ran.
     pub fn finding(&self, id: &str) -> Option<&Finding> {
         self.checks.iter().find(|finding| finding.id == id)

@@ -3,6 +3,7 @@
 use onlyonce_core::Reason;
 
 use super::answer::{Answer, replay_status};
+use super::cause::Code;
 use super::probe::Probe;
 use super::refusal::check_refusal;
 use super::report::Judged;
@@ -50,10 +51,17 @@ impl Probe<'_> {
     ) -> Result<Told, Judged> {
         let expected = replay_status(self.policy(), first.status);
         if retry.status != expected {
-            return Err(Judged::fail(format!(
+            let judged = Judged::fail(format!(
                 "{what} was answered {}, the profile says {expected}",
                 retry.status
-            )));
+            ));
+            let is_another = is_telling && !first.is_like(retry, self.policy());
+            return Err(match retry.is_success() {
+                // Whatever its status, an answer of another execution shows that it ran.
+                true if is_another => judged,
+                true => judged.code(Code::WrongStatus),
+                false => judged.code(Code::GoodRefused),
+            });
         }
         self.is_of(first, retry, what, is_telling)
     }
@@ -90,7 +98,8 @@ impl Probe<'_> {
             return Judged::fail(format!(
                 "{what} was answered {} instead of run",
                 answer.status
-            ));
+            ))
+            .code(Code::GoodRefused);
         }
         if !first.is_like(answer, self.policy()) {
             return Judged::pass(format!("{what} got an answer of its own"));
@@ -108,8 +117,18 @@ impl Probe<'_> {
         reason: Reason,
         what: &str,
     ) -> Result<(), Judged> {
-        check_refusal(self.policy(), answer, reason)
-            .map_err(|problem| Judged::fail(format!("{what}: {problem}")))
+        check_refusal(self.policy(), answer, reason).map_err(|problem| {
+            let judged = Judged::fail(format!("{what}: {problem}"));
+            let expected = self.policy().http.refusals.row(reason).status;
+            if answer.status == expected {
+                judged.code(Code::ErrorShape)
+            } else if answer.is_success() {
+                // Not refused at all: what that means is the check's own matter.
+                judged
+            } else {
+                judged.code(Code::WrongStatus)
+            }
+        })
     }
 
     /// Whether `answer` is one that a duplicate may get while the original runs.

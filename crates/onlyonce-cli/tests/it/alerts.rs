@@ -107,12 +107,19 @@ const EVENTS: [(&str, &str, &[&str]); 13] = [
             "failure_count",
             "threshold",
             "metadata.last_error",
+            "metadata.recent_errors",
         ],
     ),
     (
         "warn",
         "storage.slow",
-        &["operation", "backend", "duration_ms", "threshold_ms"],
+        &[
+            "operation",
+            "backend",
+            "duration_ms",
+            "threshold_ms",
+            "metadata.p99_baseline_ms",
+        ],
     ),
     (
         "warn",
@@ -142,6 +149,8 @@ const EVENTS: [(&str, &str, &[&str]); 13] = [
             "error",
             "error_message",
             "retry_attempt",
+            "metadata.host",
+            "metadata.port",
         ],
     ),
     (
@@ -167,8 +176,7 @@ const EVENTS: [(&str, &str, &[&str]); 13] = [
         ],
     ),
 ];
-/// D0 §9.4, the same of the audit trail. How often a key was replayed before it expired is in the
-/// audit events of the services' database, which counts for all processes: `/demo/audit`.
+/// D0 §9.4, the same of the audit trail.
 const AUDITED: [(&str, &[&str]); 5] = [
     (
         "key.created",
@@ -228,6 +236,7 @@ const AUDITED: [(&str, &[&str]); 5] = [
             "metadata.idempotencyKey",
             "metadata.ttl_ms",
             "metadata.lifetime_ms",
+            "metadata.replayCount",
             "metadata.reason",
         ],
     ),

@@ -354,6 +354,7 @@ async fn d3_hits_and_concurrent_requests_are_logged_in_the_words_of_the_sync_ser
         (&hit["level"], &concurrent["level"]),
         (&json!("info"), &json!("warn"))
     );
+    assert!(hit["cached_status"].is_u64(), "{hit}");
     for line in [&hit, &concurrent] {
         assert_eq!(line["user_id"], "ada", "{line}");
         assert_eq!(line["operation_type"], "createUser", "{line}");

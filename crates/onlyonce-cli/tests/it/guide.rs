@@ -1,4 +1,4 @@
-//! docs/guides/gateway.md, done as it says: its files are written, its programs started, its
+//! docs/guides/gateway.md and docs/guides/outbox.md, done as it says: its files are written, its programs started, its
 //! commands run, and what they print is what the guide says.
 
 use rcgen::{CertifiedKey, generate_simple_self_signed};
@@ -10,6 +10,7 @@ mod blocks;
 mod reader;
 
 const GATEWAY: &str = include_str!("../../../../docs/guides/gateway.md");
+const OUTBOX: &str = include_str!("../../../../docs/guides/outbox.md");
 const ADMIN_TOKEN: &str = "an-operators-token-of-some-length";
 /// The guides with code in Rust, which is run with the doc tests of onlyonce.
 const RUST: [&str; 2] = [
@@ -31,21 +32,38 @@ async fn the_guide_to_the_gateway_does_what_it_says() {
     let token = reader.runs("python3 token.py").await;
     reader.knows("TOKEN", token.trim_end());
 
-    for block in blocks(GATEWAY) {
+    follow(&mut reader, GATEWAY).await;
+
+    assert_eq!(reader.started(), 6, "two services, four gateways");
+    reader.ends().await;
+}
+
+#[tokio::test]
+async fn the_guide_to_the_outbox_does_what_it_says() {
+    let mut reader = Reader::new();
+    reader.knows("ONLYONCE_QUEUE", "outbox");
+
+    follow(&mut reader, OUTBOX).await;
+
+    assert_eq!(reader.started(), 2, "a service and a daemon");
+    reader.ends().await;
+}
+
+/// Does what a guide says, block by block.
+async fn follow(reader: &mut Reader, guide: &str) {
+    for block in blocks(guide) {
         match block {
             Block::File { name, text } => reader.has(&name, &text),
             Block::Program(command) => reader.starts(&command).await,
             Block::Session(exchanges) => {
                 for (command, printed) in exchanges {
+                    let printed = reader.here(&printed);
                     assert_eq!(reader.runs(&command).await, printed, "{command}");
                 }
             }
             Block::Other => panic!("a block that nothing runs"),
         }
     }
-
-    assert_eq!(reader.started(), 6, "two services, four gateways");
-    reader.ends().await;
 }
 
 #[test]

@@ -73,7 +73,7 @@ async fn what_happens_is_printed_as_it_does_and_filtered() {
         lines[0].contains("replayed") && lines[1].contains("refused"),
         "{printed}"
     );
-    assert!(lines[1].contains("Mismatch") && !printed.contains("key-of-an-order"));
+    assert!(lines[1].contains("reason=\"mismatch\"") && !printed.contains("key-of-an-order"));
 }
 
 #[tokio::test]

@@ -89,6 +89,7 @@ async fn what_happens_to_requests_is_logged_at_its_level() {
         "0af7651916cd43dd8448eb211c80319c"
     );
     assert!(events["idempotency.replay"]["original_timestamp"].is_string());
+    assert_eq!(events["idempotency.replay"]["cached_status"], 200);
     assert_eq!(
         events["idempotency.cache.oversized"]["max_size_bytes"],
         1000
@@ -128,8 +129,64 @@ async fn a_takeover_and_a_failing_store_are_logged() {
     let events = events(&log);
     assert_eq!(events["idempotency.storage.slow"]["backend"], "redis");
     assert_eq!(events["idempotency.storage.slow"]["threshold_ms"], 500);
-    assert_eq!(events["idempotency.circuit_breaker.opened"]["threshold"], 5);
-    assert_eq!(events["idempotency.storage.error"]["operation"], "claim");
+    let opened = &events["idempotency.circuit_breaker.opened"];
+    assert_eq!(opened["threshold"], 5);
+    let recent = opened["metadata"]["recent_errors"].as_array();
+    assert_eq!(recent.map(Vec::len), Some(5), "{opened}");
+    let slow = &events["idempotency.storage.slow"];
+    assert!(slow["metadata"]["p99_baseline_ms"].is_number(), "{slow}");
+    let failed = &events["idempotency.storage.error"];
+    assert_eq!(failed["operation"], "claim");
+    assert_eq!(failed["metadata"]["host"], "127.0.0.1", "{failed}");
+    assert!(failed["metadata"]["port"].is_u64(), "{failed}");
+}
+
+/// A gateway stores a key on `store`, is restarted, and tells of its end.
+async fn tells_after_a_restart(store: &str) {
+    const SETTINGS: &str = "instance = \"till\"\nttl = \"12s\"\n[log]\nlevel = \"info\"\n\
+        [audit]\npath = \"FOLDER/audit.jsonl\"\n";
+    let (upstream, _) = service().await;
+    let settings = format!("store = \"{store}\"\n{SETTINGS}");
+    let mut first = Running::start(&upstream, &settings).await;
+    assert_eq!(first.send("/orders", "key", "{}").await, 200);
+    first.signal("-TERM").await;
+    first.child.wait().await.unwrap();
+    assert!(!first.log().contains("idempotency.key.expired"));
+
+    let second = Running::start_with(&upstream, &settings, &[], first.folder).await;
+    eventually("its end is told", async || {
+        second.log().contains("idempotency.key.expired")
+    })
+    .await;
+
+    let events = events(&second.log());
+    let expired = &events["idempotency.key.expired"];
+    assert_eq!(expired["operation"], "/orders", "{expired}");
+    assert_eq!(expired["ttl_ms"], 12_000, "{expired}");
+    assert_eq!(expired["reason"], "ttl_elapsed", "{expired}");
+    eventually("it is in the trail and counted", async || {
+        let trail = std::fs::read_to_string(second.folder.path().join("audit.jsonl"));
+        let page = reqwest::get(format!("{}/metrics", second.admin)).await;
+        let page = page.unwrap().text().await.unwrap();
+        let mut counted = page
+            .lines()
+            .filter(|line| line.starts_with("idempotency_key_expired_total"));
+        trail.unwrap().contains("idempotency.key.expired")
+            && counted.any(|line| line.ends_with(" 1"))
+    })
+    .await;
+    // Once: a key that is used again is a new one.
+    assert_eq!(second.send("/orders", "key", "{}").await, 200);
+    let told = second.log().matches("idempotency.key.expired").count();
+    assert_eq!(told, 1, "{}", second.log());
+}
+
+#[tokio::test]
+async fn what_was_stored_before_a_restart_is_told_when_it_ends() {
+    tokio::join!(
+        tells_after_a_restart("sqlite:FOLDER/records.db"),
+        tells_after_a_restart("file:FOLDER/records")
+    );
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use crate::support::program::{run, run_with};
 use crate::support::{ours, serve};
 
-const KEY: &str = "550e8400-e29b-41d4-a716-446655440000";
+pub(crate) const KEY: &str = "550e8400-e29b-41d4-a716-446655440000";
 
 /// A gateway, and where operators reach it.
 async fn gateway() -> (Gateway, String) {
@@ -58,7 +58,7 @@ async fn order(gateway: &Gateway, key: &str, caller: Option<&str>) -> u16 {
 }
 
 /// A file store with one finished job; its URL.
-async fn folder(at: &Path) -> String {
+pub(crate) async fn folder(at: &Path) -> String {
     let url = format!("file:{}", at.join("records").display());
     let store = onlyonce_stores::open(&url).await.unwrap();
     let engine = Engine::open(Arc::clone(&store)).await.unwrap();
@@ -466,6 +466,10 @@ async fn a_profile_is_said_to_do_what_it_does() {
     assert_eq!(told("broker", "stored"), "200 to 299");
     assert_eq!(told("guardian", "other_payload"), "replayed");
     assert_eq!(told("guardian", "duplicate"), "409 at once");
+    assert_eq!(told("square", "key"), "body /idempotency_key");
+    assert_eq!(told("paypal", "key"), "paypal-request-id");
+    assert_eq!(told("stripe-v2", "keep_for"), "30days");
+    assert_eq!(told("paypal", "keep_for"), "45days");
     assert_eq!(told("formbridge", "other_payload"), "409");
     assert_eq!(told("formbridge", "scope"), "path-after:intakes caller");
 }

@@ -14,9 +14,12 @@ use onlyonce_testkit::servers::{Postgres, PostgresOptions, Redis, RedisOptions, 
 use serde_json::Value;
 use tokio::process::Command;
 
-use crate::support::gateway::{Running, eventually, service, vanishing};
+use crate::support::gateway::{Running, eventually, lost, service, vanishing};
 
 const MEMORY: &str = "store = \"memory:\"\n";
+
+/// Where an alert's runbook is: below what the Prometheus says, or else in the repository.
+const RUNBOOK_URL: &str = "runbook_url: '{{ with $externalLabels.runbooks }}{{ . }}{{ else }}https://github.com/onlyonce/onlyonce/blob/main/ops/runbooks{{ end }}/";
 
 fn ops(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -63,9 +66,8 @@ fn alerts() -> BTreeMap<String, String> {
     let rules = read("prometheus/alerts.yml");
     let of = |line: &str, field: &str| Some(line.trim().strip_prefix(field)?.trim().to_owned());
     let names = rules.lines().filter_map(|line| of(line, "- alert:"));
-    let books = rules
-        .lines()
-        .filter_map(|line| of(line, "runbook_url: ops/"));
+    let books = rules.lines().filter_map(|line| of(line, RUNBOOK_URL));
+    let books = books.map(|it| format!("runbooks/{}", it.trim_end_matches('\'')));
     names.zip(books).collect()
 }
 
@@ -104,7 +106,7 @@ fn d0_9_3_1_every_runbook_of_the_document_is_there_under_its_name() {
 #[test]
 fn every_alert_has_a_runbook_and_every_runbook_an_alert() {
     let alerts = alerts();
-    assert_eq!(alerts.len(), 11);
+    assert_eq!(alerts.len(), 13);
     let tested = read("prometheus/alerts_test.yml");
     for (alert, runbook) in &alerts {
         assert!(
@@ -410,4 +412,17 @@ async fn a_store_that_is_not_swept() {
     .await;
 
     assert_handled("IdempotencyStaleKeys", &gateway, "", Goes::On).await;
+}
+
+#[tokio::test]
+async fn outcomes_that_wait_for_a_decision_and_the_service_that_left_them() {
+    let settings = format!("{MEMORY}[rules]\non_lapse = \"hold\"\n");
+    let gateway = Running::start(&lost(), &settings).await;
+    for number in 0..3 {
+        let key = format!("key-{number}");
+        assert_eq!(gateway.send("/orders", &key, "{}").await, 502);
+    }
+
+    assert_handled("IdempotencyOutcomesInDoubt", &gateway, "", Goes::On).await;
+    assert_handled("IdempotencyUpstreamDown", &gateway, "", Goes::On).await;
 }

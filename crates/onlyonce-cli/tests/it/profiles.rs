@@ -2,9 +2,11 @@
 //! asked is said, not passed over.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use onlyonce_cli::verify::Judgement::{self, NotApplicable};
 use onlyonce_core::Profile;
+use onlyonce_core::policy::{KeyTime, KeyTimeRule};
 
 use crate::support::{ours, report, told, unpassed};
 
@@ -99,6 +101,98 @@ async fn stripe_keeps_its_promises() {
     assert_conforms(Profile::Stripe, &["derived-key", "expiry"]).await;
 }
 
+#[tokio::test]
+async fn stripe_v2_keeps_its_promises() {
+    assert_conforms(Profile::StripeV2, &["derived-key", "expiry"]).await;
+}
+
+#[tokio::test]
+async fn repeatable_requests_keeps_its_promises() {
+    assert_conforms(Profile::RepeatableRequests, &["derived-key", "expiry"]).await;
+}
+
+/// What cannot be asked where the key is in a JSON body.
+const KEY_IN_BODY: [&str; 7] = [
+    "binary",
+    "binary-mismatch",
+    "derived-key",
+    "empty-body",
+    "expiry",
+    "marks",
+    "quoted-key",
+];
+
+#[tokio::test]
+async fn aip_155_keeps_its_promises() {
+    assert_conforms(Profile::Aip155, &KEY_IN_BODY).await;
+}
+
+#[tokio::test]
+async fn paypal_keeps_its_promises() {
+    assert_conforms(Profile::Paypal, &["derived-key", "expiry", "marks"]).await;
+}
+
+#[tokio::test]
+async fn square_keeps_its_promises() {
+    assert_conforms(Profile::Square, &KEY_IN_BODY).await;
+}
+
+#[tokio::test]
+async fn acp_keeps_its_promises() {
+    assert_conforms(Profile::Acp, &["derived-key", "expiry"]).await;
+}
+
+/// A service that heeds the header alone runs every retry of a contract whose key is in the body.
+#[tokio::test]
+async fn a_key_in_the_body_that_is_not_heeded_is_found_out() {
+    let mut policy = Profile::Square.policy();
+    policy.http.key_member = None;
+    let url = ours::start(policy).await;
+
+    let report = report(&url, &["--profile=square"]).await;
+
+    assert!(!report.conforms);
+    let unpassed = unpassed(&report);
+    assert_eq!(
+        unpassed.get("replay"),
+        Some(&Judgement::Fail),
+        "{}",
+        told(&report)
+    );
+}
+
+#[tokio::test]
+async fn keys_that_carry_their_time_are_made_for_a_contract_that_wants_them() {
+    let mut policy = Profile::Standard.policy();
+    policy.http.key_time = Some(KeyTimeRule {
+        from: KeyTime::UuidV7,
+        ahead_max: Duration::from_secs(60),
+    });
+    let contract = policy.to_toml();
+    let url = ours::start(policy).await;
+    let file = std::env::temp_dir().join(format!("onlyonce-v7-{}.toml", std::process::id()));
+    let rules = contract.replace("\n[", "\n[profiles.v7.");
+    let config =
+        format!("upstream = \"http://127.0.0.1:1\"\nprofile = \"v7\"\n[profiles.v7]\n{rules}");
+    std::fs::write(&file, config).unwrap();
+
+    let named = format!("--config={}", file.display());
+    let report = report(
+        &url,
+        &[
+            named.as_str(),
+            "--only=replay",
+            "--only=new-key",
+            "--only=long-key",
+        ],
+    )
+    .await;
+
+    std::fs::remove_file(&file).unwrap();
+    let expected = BTreeMap::from([("long-key", NotApplicable)]);
+    assert_eq!(unpassed(&report), expected, "{}", told(&report));
+}
+
 #[test]
 fn every_profile_has_its_test() {
     let tested = [
@@ -110,6 +204,12 @@ fn every_profile_has_its_test() {
         Profile::Middleware,
         Profile::Ietf,
         Profile::Stripe,
+        Profile::StripeV2,
+        Profile::RepeatableRequests,
+        Profile::Aip155,
+        Profile::Paypal,
+        Profile::Square,
+        Profile::Acp,
     ];
 
     assert_eq!(tested, Profile::ALL);

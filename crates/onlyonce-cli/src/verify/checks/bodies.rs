@@ -12,7 +12,18 @@ use crate::verify::report::Judged;
 /// No policy's bound makes us send more than this.
 const REQUEST_BYTES_MAX: usize = 8 * 1024 * 1024;
 
+/// Why a request whose body is no JSON object cannot be tried, if so.
+fn has_no_place(probe: &Probe<'_>) -> Option<Judged> {
+    let place = probe.plan().key_place.as_ref()?;
+    Some(Judged::not_applicable(format!(
+        "the key is at {place} of a JSON body"
+    )))
+}
+
 pub(crate) async fn a_binary_request_replays_byte_for_byte(probe: &Probe<'_>) -> Ruling {
+    if let Some(judged) = has_no_place(probe) {
+        return Ok(judged);
+    }
     let (first, judged) = twice(probe, Payload::binary(), "a binary body").await?;
     let is_text = std::str::from_utf8(&first.body).is_ok();
     Ok(if is_text && judged.because.ends_with("replays") {
@@ -26,6 +37,9 @@ pub(crate) async fn a_binary_request_replays_byte_for_byte(probe: &Probe<'_>) ->
 }
 
 pub(crate) async fn binary_payloads_are_not_compared_as_text(probe: &Probe<'_>) -> Ruling {
+    if let Some(judged) = has_no_place(probe) {
+        return Ok(judged);
+    }
     if !probe.plan().compares_bodies() {
         return Ok(Judged::not_applicable(
             "the profile does not compare bodies",
@@ -45,6 +59,9 @@ pub(crate) async fn binary_payloads_are_not_compared_as_text(probe: &Probe<'_>) 
 }
 
 pub(crate) async fn a_request_without_a_body_replays(probe: &Probe<'_>) -> Ruling {
+    if let Some(judged) = has_no_place(probe) {
+        return Ok(judged);
+    }
     let (_, judged) = twice(probe, Payload::empty(), "no body").await?;
     Ok(judged)
 }

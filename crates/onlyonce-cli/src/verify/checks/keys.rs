@@ -2,16 +2,20 @@
 //! own key rule.
 
 use onlyonce_core::key::Charset;
-use onlyonce_core::policy::KeyNeed;
+use onlyonce_core::policy::{KeyNeed, KeyTime};
 use onlyonce_core::{Key, Reason};
 
+use crate::verify::cause::Code;
 use crate::verify::check::Ruling;
 use crate::verify::json::Members;
 use crate::verify::probe::Probe;
 use crate::verify::report::Judged;
 
 pub(crate) async fn an_empty_key_is_refused(probe: &Probe<'_>) -> Ruling {
-    for (key, label) in [("", "an empty key"), ("\"\"", "an empty quoted key")] {
+    let quoted = ("\"\"", "an empty quoted key");
+    // Quotes are a header's.
+    let quoted = probe.plan().key_place.is_none().then_some(quoted);
+    for (key, label) in [("", "an empty key")].into_iter().chain(quoted) {
         let answer = probe.send(&probe.ask(label).key(key)).await?;
         probe.refuses(&answer, Reason::BadKey, label)?;
     }
@@ -20,7 +24,7 @@ pub(crate) async fn an_empty_key_is_refused(probe: &Probe<'_>) -> Ruling {
 
 pub(crate) async fn a_key_may_be_as_long_as_the_bound(probe: &Probe<'_>) -> Ruling {
     let rule = &probe.policy().key;
-    if rule.charset == Charset::UuidV4 {
+    if rule.charset == Charset::UuidV4 || is_uuid_v7(probe) {
         return Ok(Judged::not_applicable("keys are UUIDs, all of one length"));
     }
     let uuids = rule.bytes_max / probe.fresh_key().len() + 1;
@@ -32,7 +36,8 @@ pub(crate) async fn a_key_may_be_as_long_as_the_bound(probe: &Probe<'_>) -> Ruli
     let answer = probe.send(&probe.ask(&label).key(&key)).await?;
     if !answer.is_success() {
         let status = answer.status;
-        return Ok(Judged::fail(format!("{label} was answered {status}")));
+        let judged = Judged::fail(format!("{label} was answered {status}"));
+        return Ok(judged.code(Code::GoodRefused));
     }
     key.push('k');
     let label = format!("a key of {} bytes", key.len());
@@ -45,6 +50,9 @@ pub(crate) async fn a_key_may_be_as_long_as_the_bound(probe: &Probe<'_>) -> Ruli
 }
 
 pub(crate) async fn a_key_may_have_the_characters_of_the_profile(probe: &Probe<'_>) -> Ruling {
+    if is_uuid_v7(probe) {
+        return Ok(Judged::not_applicable("keys are UUIDs of version 7"));
+    }
     let uuid = || probe.fresh_key();
     let mut version_1 = uuid();
     version_1.replace_range(14..15, "1");
@@ -61,16 +69,22 @@ pub(crate) async fn a_key_may_have_the_characters_of_the_profile(probe: &Probe<'
         let label = format!("a key with {name}");
         probe.journal().hide(&key);
         let answer = probe.send(&probe.ask(&label).key(&key)).await?;
-        if Key::parse(key.as_bytes(), &probe.policy().key).is_err() {
+        let rule = &probe.policy().key;
+        let read = match probe.plan().key_place {
+            Some(_) => Key::new(&key, rule),
+            None => Key::parse(key.as_bytes(), rule),
+        };
+        if read.is_err() {
             probe.refuses(&answer, Reason::BadKey, &label)?;
             refused.push(name);
         } else if answer.is_success() {
             taken.push(name);
         } else {
             let status = answer.status;
-            return Ok(Judged::fail(format!(
+            let judged = Judged::fail(format!(
                 "{label} was answered {status}, the profile takes it"
-            )));
+            ));
+            return Ok(judged.code(Code::GoodRefused));
         }
     }
     let list = |names: Vec<&str>| match &names[..] {
@@ -99,6 +113,10 @@ pub(crate) async fn a_request_without_a_key_gets_what_the_profile_says(
     let plan = probe.plan();
     if plan.policy.http.methods.need(&plan.method) == Some(KeyNeed::Required) {
         let answer = probe.send(&probe.ask("no key")).await?;
+        if answer.is_success() {
+            let judged = Judged::fail("a request without a key was run, and a key is required");
+            return Ok(judged.code(Code::UnkeyedRuns));
+        }
         probe.refuses(&answer, Reason::MissingKey, "a request without a key")?;
         return Ok(Judged::pass("it was refused"));
     }
@@ -110,10 +128,11 @@ pub(crate) async fn a_request_without_a_key_gets_what_the_profile_says(
 
     for answer in [&first, &second] {
         if !answer.is_success() {
-            return Ok(Judged::fail(format!(
+            let judged = Judged::fail(format!(
                 "it was answered {}, the profile lets it pass",
                 answer.status
-            )));
+            ));
+            return Ok(judged.code(Code::GoodRefused));
         }
     }
     Ok(probe.runs_anew(&first, &second, "a second request without a key"))
@@ -146,12 +165,18 @@ pub(crate) async fn a_missing_key_is_derived_from_the_data(probe: &Probe<'_>) ->
     if first.is_like(&other, probe.policy()) {
         return Ok(match told {
             crate::verify::telling::Told::Same => {
-                Judged::fail("other data got the answer of the first")
+                Judged::fail("other data got the answer of the first").code(Code::KeysConfused)
             }
             crate::verify::telling::Told::CannotTell => told.conclude(""),
         });
     }
     Ok(told.conclude("the same data replays, other data runs"))
+}
+
+/// Whether keys carry their time, and so have a form of their own.
+fn is_uuid_v7(probe: &Probe<'_>) -> bool {
+    let rule = probe.policy().http.key_time.as_ref();
+    rule.is_some_and(|rule| rule.from == KeyTime::UuidV7)
 }
 
 /// The member of this run's body that a key is derived from.
@@ -165,6 +190,9 @@ fn data_field<'a>(probe: &Probe<'a>) -> Option<&'a str> {
 }
 
 pub(crate) async fn the_quoted_and_the_bare_form_are_one_key(probe: &Probe<'_>) -> Ruling {
+    if probe.plan().key_place.is_some() {
+        return Ok(Judged::not_applicable("keys are in the body, unquoted"));
+    }
     let key = probe.fresh_key();
     let first = probe.run(&probe.ask("a bare key").key(&key)).await?;
     let quoted = probe.ask("the key in quotes").key(&format!("\"{key}\""));

@@ -4,6 +4,7 @@ use onlyonce_core::Reason;
 
 use crate::verify::answer::Answer;
 use crate::verify::ask::Ask;
+use crate::verify::cause::Code;
 use crate::verify::check::Ruling;
 use crate::verify::probe::Probe;
 use crate::verify::report::Judged;
@@ -81,9 +82,12 @@ pub(crate) fn is_mismatch(
             "was run"
         };
         let expected = policy.http.refusals.row(Reason::Mismatch).status;
-        return Err(Judged::fail(format!(
-            "{what} {did}, the profile says {expected}"
-        )));
+        let judged = Judged::fail(format!("{what} {did}, the profile says {expected}"));
+        return Err(if is_replay {
+            judged
+        } else {
+            judged.code(Code::PayloadRuns)
+        });
     }
     probe.refuses(answer, Reason::Mismatch, what)
 }
@@ -92,7 +96,12 @@ pub(crate) fn is_mismatch(
 async fn unharmed(probe: &Probe<'_>, first: &Answer, ask: &Ask) -> Ruling {
     let retry = ask.clone().labelled("the first payload again");
     let answer = probe.send(&retry).await?;
-    probe.replays(first, &answer, "the first payload after the refusal")?;
+    probe
+        .replays(first, &answer, "the first payload after the refusal")
+        .map_err(|judged| Judged {
+            code: judged.code.or(Some(Code::RunsAgain)),
+            ..judged
+        })?;
     Ok(Judged::pass(
         "it was refused, and the original still replays",
     ))

@@ -10,9 +10,10 @@ use super::payloads::is_mismatch;
 use super::refusals::says_when;
 use crate::verify::answer::Answer;
 use crate::verify::ask::Ask;
+use crate::verify::cause::Code;
 use crate::verify::check::Ruling;
 use crate::verify::client::Trouble;
-use crate::verify::probe::{Probe, SLOW_MIN, Slow};
+use crate::verify::probe::{Probe, SLOW_MIN, Slow, silent};
 use crate::verify::report::Judged;
 
 /// How often to try to meet a running request, on a busy machine.
@@ -36,12 +37,10 @@ pub(crate) async fn of_many_duplicates_at_once_one_runs(probe: &Probe<'_>) -> Ru
             Ok(answer) if answer.is_success() => ran.push(answer),
             Ok(answer) if probe.is_told_to_wait(&answer) => told_to_wait += 1,
             Ok(answer) => {
-                return Ok(Judged::fail(format!(
-                    "a duplicate was answered {}",
-                    answer.status
-                )));
+                let judged = Judged::fail(format!("a duplicate was answered {}", answer.status));
+                return Ok(judged.code(Code::GoodRefused));
             }
-            Err(trouble) => return Ok(Judged::fail(format!("a duplicate: {trouble}"))),
+            Err(trouble) => return Ok(silent(format!("a duplicate: {trouble}"))),
         }
     }
     let settled = probe.settled(&ask.labelled("a retry afterwards")).await?;
@@ -100,9 +99,8 @@ async fn meet(probe: &Probe<'_>, slow: &Slow, original: &Ask, other: &Ask) -> Re
         (answer, probe.now())
     };
     let ((original, ended), (other, met)) = tokio::join!(running, meeting);
-    let whole = |answer: Result<Answer, Trouble>| {
-        answer.map_err(|trouble| Judged::fail(trouble.to_string()))
-    };
+    let whole =
+        |answer: Result<Answer, Trouble>| answer.map_err(|trouble| silent(trouble.to_string()));
     let original = whole(original)?;
     if !original.is_success() {
         return Err(Judged::inconclusive(format!(
@@ -148,15 +146,17 @@ pub(crate) async fn a_duplicate_of_a_running_request_gets_what_the_profile_says(
             Duplicate::Refuse => {
                 probe.refuses(&met.other, Reason::InProgress, "a duplicate")?;
                 if !says_when(&met.other) {
-                    return Ok(Judged::fail("the refusal has no Retry-After"));
+                    let judged = Judged::fail("the refusal has no Retry-After");
+                    return Ok(judged.code(Code::RetryAfter));
                 }
                 return Ok(Judged::pass("it was told at once, and when to come back"));
             }
         }
     }
-    Ok(Judged::fail(
-        "a duplicate waited for the answer, the profile says that it is told at once",
-    ))
+    Ok(
+        Judged::fail("a duplicate waited for the answer, the profile says that it is told at once")
+            .code(Code::WaitsWrong),
+    )
 }
 
 fn waited(probe: &Probe<'_>, slow: &Slow, met: &Met, at_most: Duration) -> Ruling {
@@ -166,7 +166,8 @@ fn waited(probe: &Probe<'_>, slow: &Slow, met: &Met, at_most: Duration) -> Rulin
             met.other.status,
             met.other.took.as_millis(),
             humantime::format_duration(at_most)
-        )));
+        ))
+        .code(Code::WaitsWrong));
     }
     let told = probe.replays_telling(&met.original, &met.other, "a duplicate", slow.is_telling)?;
     Ok(told.conclude("it waited and got the answer"))
@@ -192,5 +193,6 @@ pub(crate) async fn another_payload_is_refused_while_the_original_runs(
             return Ok(Judged::pass("it was refused before the original ended"));
         }
     }
-    Ok(Judged::fail("it was refused only after the original ended"))
+    let judged = Judged::fail("it was refused only after the original ended");
+    Ok(judged.code(Code::WaitsWrong))
 }

@@ -6,6 +6,7 @@ use http::HeaderValue;
 use http::header::DATE;
 use onlyonce_core::policy::{TtlRule, TtlUnit};
 
+use crate::verify::cause::Code;
 use crate::verify::check::Ruling;
 use crate::verify::probe::Probe;
 use crate::verify::report::Judged;
@@ -41,7 +42,11 @@ pub(crate) async fn a_key_whose_time_is_over_runs_anew(probe: &Probe<'_>) -> Rul
     let retry = probe.send(&ask.clone().labelled("its retry")).await?;
     // Its time began after the request was sent, so within that it cannot be over.
     if probe.now().saturating_sub(sent) < ttl {
-        probe.replays(&first, &retry, "a retry in time")?;
+        let told = probe.replays(&first, &retry, "a retry in time");
+        told.map_err(|judged| Judged {
+            code: judged.code.or(Some(Code::ExpiresEarly)),
+            ..judged
+        })?;
     }
 
     tokio::time::sleep((answered + ttl).saturating_sub(probe.now())).await;

@@ -39,7 +39,9 @@ async fn a_python_service_is_protected_by_one_flag() {
     assert_eq!((&*made, &*same), ("key-1 run 1", "key-1 run 1"));
     assert_eq!(other, "key-2 run 1");
     assert_eq!(shop.runs_of("key-1").await, 1);
-    assert!(gateway.said().contains("warning: callers are told apart"));
+    let said = gateway.said();
+    assert_eq!(said.matches("callers are told apart").count(), 1, "{said}");
+    assert!(said.contains("\"setting\":\"scope\""), "{said}");
 }
 
 #[tokio::test]

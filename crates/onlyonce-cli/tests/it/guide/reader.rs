@@ -172,7 +172,7 @@ impl Reader {
     }
 
     /// A text as it is written, with what is there instead.
-    fn here(&self, text: &str) -> String {
+    pub(super) fn here(&self, text: &str) -> String {
         let redis = self.redis.url();
         let text = text.replace(WRITTEN_REDIS, &redis);
         let text = text.replace("0.0.0.0", "127.0.0.1");

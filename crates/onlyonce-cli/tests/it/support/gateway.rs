@@ -9,6 +9,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::routing::post;
+use serde_json::Value;
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::net::TcpListener;
@@ -48,6 +49,19 @@ pub(crate) async fn service() -> (String, Arc<Work>) {
     let address = format!("http://{}", listener.local_addr().unwrap());
     tokio::spawn(axum::serve(listener, app).into_future());
     (address, work)
+}
+
+/// A service that is lost with every request.
+pub(crate) fn lost() -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut bytes = [0; 4096];
+            assert!(stream.unwrap().read(&mut bytes).unwrap() > 0);
+        }
+    });
+    address
 }
 
 /// A service that is lost with its first request, and answers all others.
@@ -106,11 +120,8 @@ impl Running {
         let (url, admin) = loop {
             let line = lines.next_line().await.unwrap();
             let line = line.unwrap_or_else(|| panic!("it did not start: {}", log.lock().unwrap()));
-            if let Some((url, admin)) = line
-                .strip_prefix("onlyonce listens on ")
-                .and_then(|rest| rest.split_once(", operators on "))
-            {
-                break (url.to_owned(), admin.to_owned());
+            if let Some(addresses) = addresses(&line) {
+                break addresses;
             }
             log.lock().unwrap().push_str(&(line + "\n"));
         };
@@ -190,4 +201,13 @@ fn base64(bytes: &[u8]) -> String {
         }
     }
     text
+}
+
+/// Where a gateway says that it listens and where its operators reach it, as JSON or as text.
+fn addresses(line: &str) -> Option<(String, String)> {
+    let told: Value = serde_json::from_str(line).unwrap_or_default();
+    let words = told["message"].as_str().unwrap_or(line);
+    let words = words.strip_prefix("onlyonce listens on ")?;
+    let (url, admin) = words.split_once(", operators on ")?;
+    Some((url.to_owned(), admin.to_owned()))
 }

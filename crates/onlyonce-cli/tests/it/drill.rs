@@ -1,0 +1,173 @@
+//! An operator's drill: a service crashes and leaves 35 outcomes in doubt, and an operator settles them.
+
+use serde_json::Value;
+
+use crate::support::gateway::{Running, lost};
+use crate::support::program::run;
+
+const OUTCOMES: usize = 35;
+const SETTINGS: &str = "store = \"memory:\"\ninstance = \"web-1\"\n\
+     [rules]\non_lapse = \"hold\"\n[audit]\npath = \"FOLDER/audit.jsonl\"\n";
+
+/// A gateway whose service crashed with 35 requests.
+async fn after_the_crash() -> Running {
+    let gateway = Running::start(&lost(), SETTINGS).await;
+    for number in 0..OUTCOMES {
+        let path = if number < 30 { "/orders" } else { "/refunds" };
+        assert_eq!(gateway.send(path, &key(number), "{}").await, 502);
+    }
+    gateway
+}
+
+fn key(number: usize) -> String {
+    format!("order-number-{number:04}")
+}
+
+async fn in_doubt(gateway: &Running) -> f64 {
+    let page = reqwest::get(format!("{}/metrics", gateway.admin)).await;
+    let page = page.unwrap().text().await.unwrap();
+    let name = "idempotency_outcomes_in_doubt ";
+    let value = page.lines().find_map(|line| line.strip_prefix(name));
+    value.unwrap().parse().unwrap()
+}
+
+/// The operators' entries of the audit trail.
+async fn deeds(gateway: &Running) -> Vec<Value> {
+    let file = gateway.folder.path().join("audit.jsonl");
+    let file = file.to_str().unwrap();
+    // The trail is written by a thread of its own.
+    for _ in 0..200 {
+        let (code, out, err) = run(&["audit", "tail", "--file", file, "-n", "1000"]).await;
+        assert_eq!(code, 0, "{err}");
+        let entries = out.lines().map(|line| serde_json::from_str(line).unwrap());
+        let deeds: Vec<Value> = entries
+            .filter(|it: &Value| it["eventType"].as_str().unwrap().contains(".operator."))
+            .collect();
+        if deeds.len() >= OUTCOMES {
+            return deeds;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    panic!("the deeds are not in the trail");
+}
+
+#[tokio::test]
+async fn the_drill_by_command_line_settles_all_in_bulk_and_the_trail_says_who_and_why() {
+    let gateway = after_the_crash().await;
+    assert_eq!(in_doubt(&gateway).await, 35.0);
+    let admin = ["--admin", &gateway.admin, "--as", "mia"];
+    let settle = |more: &[&'static str]| {
+        let args: Vec<String> = ["keys", "resolve", "--did-not-happen"]
+            .iter()
+            .chain(more)
+            .chain(&admin)
+            .map(|&it| it.to_owned())
+            .collect();
+        async move { run(&args.iter().map(String::as_str).collect::<Vec<_>>()).await }
+    };
+
+    let unnamed = settle(&["--reason", "crash"]).await;
+    let unreasoned = settle(&["--all"]).await;
+    let dry = settle(&[
+        "--operation",
+        "/orders",
+        "--reason",
+        "crash at 14:02",
+        "--dry-run",
+    ])
+    .await;
+    assert_eq!(in_doubt(&gateway).await, 35.0, "nothing was changed");
+    let orders = settle(&["--operation", "/orders", "--reason", "crash at 14:02"]).await;
+    let others = settle(&["--holder", "web-2", "--reason", "crash at 14:02"]).await;
+    let rest = settle(&["--holder", "web-1", "--reason", "not in the ledger"]).await;
+
+    assert_eq!((unnamed.0, unreasoned.0), (2, 2));
+    assert!(unnamed.2.contains("say which outcomes"), "{}", unnamed.2);
+    assert!(dry.2.contains("30 outcomes would be settled"), "{}", dry.2);
+    assert_eq!(dry.1.lines().count(), 31, "a heading and 30 records");
+    assert!(
+        orders.2.contains("30 of 30 outcomes settled"),
+        "{}",
+        orders.2
+    );
+    assert!(others.2.contains("0 of 0 outcomes settled"), "{}", others.2);
+    assert!(rest.2.contains("5 of 5 outcomes settled"), "{}", rest.2);
+    assert_eq!(in_doubt(&gateway).await, 0.0);
+    let deeds = deeds(&gateway).await;
+    assert_eq!(deeds.len(), OUTCOMES);
+    for deed in &deeds {
+        assert_eq!(deed["eventType"], "idempotency.operator.discard");
+        assert_eq!(deed["actor"]["type"], "operator");
+        assert_eq!(deed["actor"]["id"], "mia");
+        assert_eq!(deed["metadata"]["via"], "cli");
+    }
+    let reason = |deed: &Value| deed["metadata"]["reason"] == "crash at 14:02";
+    assert_eq!(deeds.iter().filter(|it| reason(it)).count(), 30);
+    let log = gateway.log();
+    assert_eq!(
+        log.matches("idempotency.operator").count(),
+        OUTCOMES,
+        "{log}"
+    );
+    assert!(log.contains("idempotency.upstream.failed"), "{log}");
+    // What did not happen runs with its next request: the service is asked, and lost again.
+    assert_eq!(gateway.send("/orders", &key(0), "{}").await, 502);
+    let listed = reqwest::get(format!("{}/api/v1/records/in-doubt", gateway.admin)).await;
+    let listed: Value = serde_json::from_str(&listed.unwrap().text().await.unwrap()).unwrap();
+    assert_eq!(listed["records"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn an_answer_given_in_bulk_is_what_every_retry_gets() {
+    let gateway = after_the_crash().await;
+
+    let happened = [
+        "keys", "resolve", "--all", "--status", "201", "--body", "by hand",
+    ];
+    let signed = ["--reason", "all in the ledger", "--admin", &gateway.admin];
+    let (code, _, err) = run(&[&happened[..], &signed].concat()).await;
+
+    assert_eq!(code, 0, "{err}");
+    for number in [0, 34] {
+        let path = if number < 30 { "/orders" } else { "/refunds" };
+        let retry = gateway.request(path, &key(number)).body("{}").send().await;
+        let retry = retry.unwrap();
+        assert_eq!(retry.status(), 201);
+        assert_eq!(retry.text().await.unwrap(), "by hand");
+    }
+    assert_eq!(in_doubt(&gateway).await, 0.0);
+}
+
+#[tokio::test]
+async fn a_change_straight_in_a_store_is_written_to_the_trail_that_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = crate::operators::folder(folder.path()).await;
+    let trail = folder.path().join("audit.jsonl");
+    let trail = trail.to_str().unwrap();
+    let missing = run(&["audit", "tail", "--file", trail]).await;
+    let line = ["keys", "forget", crate::operators::KEY, "--store", &url];
+    let signed = [
+        "--audit",
+        trail,
+        "--as",
+        "mia",
+        "--reason",
+        "paid twice by hand",
+    ];
+
+    let (code, _, err) = run(&[&line[..], &signed].concat()).await;
+
+    assert_eq!(code, 0, "{err}");
+    assert_eq!(missing.0, 2);
+    assert!(
+        missing.2.contains("there is no audit trail here"),
+        "{}",
+        missing.2
+    );
+    let (_, out, _) = run(&["audit", "tail", "--file", trail]).await;
+    let deed: Value = serde_json::from_str(out.trim()).unwrap();
+    assert_eq!(deed["eventType"], "idempotency.operator.forget");
+    assert_eq!(deed["actor"]["id"], "mia");
+    assert_eq!(deed["metadata"]["reason"], "paid twice by hand");
+    assert_eq!(deed["metadata"]["operation"], "pay");
+}

@@ -1,0 +1,217 @@
+//! MCP over streamable HTTP with the Python SDK on both sides: its client and its server, with the gateway
+//! or `onlyonce mcp --upstream` between them. Each effect of the server is a line in a file.
+
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+
+use self::shop::{Shop, heard};
+use crate::support::program::onlyonce;
+
+mod shop;
+
+/// Which way a client reaches the shop.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    Gateway,
+    Proxy,
+}
+
+const WAYS: [Way; 2] = [Way::Gateway, Way::Proxy];
+
+fn replayed(answer: &Value) -> bool {
+    answer["replayed"] == true
+}
+
+#[tokio::test]
+async fn every_method_of_the_sdk_works_and_a_key_runs_a_tool_once() {
+    for modes in [&[][..], &["json"], &["stateless"], &["json", "stateless"]] {
+        for way in WAYS {
+            let shop = Shop::open(modes).await;
+            let front = shop.front(way, "").await;
+
+            let heard = front.client("everything", &[]).await;
+
+            let what = format!("{way:?} {modes:?} {heard}");
+            let offered = json!([
+                "fail",
+                "order",
+                "order_and_die",
+                "order_in_a_colour",
+                "order_slowly"
+            ]);
+            assert_eq!(heard["offered"], offered, "{what}");
+            assert_eq!(heard["resource"], "tea, cake", "{what}");
+            assert_eq!(heard["prompt"], "Greet Ada.", "{what}");
+            assert_eq!(heard["first"]["text"], "order 1 of tea", "{what}");
+            assert_eq!(heard["again"]["text"], "order 1 of tea", "{what}");
+            assert!(replayed(&heard["again"]), "{what}");
+            assert_eq!(heard["other"]["refused"], "mismatch", "{what}");
+            assert_eq!(
+                heard["in_meta"][1]["text"], heard["in_meta"][0]["text"],
+                "{what}"
+            );
+            assert!(replayed(&heard["in_meta"][1]), "{what}");
+            assert_eq!(heard["by_id"][0]["error"], false, "{what}");
+            assert_eq!(heard["by_id"][1]["refused"], "mismatch", "{what}");
+            assert!(replayed(&heard["failed"][1]), "{what}");
+            let lines = shop.effects();
+            assert_eq!(lines, ["tea", "bare", "meta", "one", "tea"], "{what}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn questions_and_progress_of_a_running_tool_reach_its_client() {
+    for way in WAYS {
+        let shop = Shop::open(&[]).await;
+        shop.let_go();
+        let front = shop.front(way, "").await;
+
+        let heard = front.client("asked", &[]).await;
+
+        assert_eq!(
+            heard["first"]["text"], "order 1 of tea in red",
+            "{way:?} {heard}"
+        );
+        assert!(replayed(&heard["again"]), "{way:?} {heard}");
+        assert_eq!(heard["steps"], json!([1.0, 2.0, 3.0]), "{way:?} {heard}");
+        assert_eq!(shop.effects().len(), 2, "{way:?}");
+    }
+}
+
+#[tokio::test]
+async fn clients_in_sessions_of_their_own_share_one_run_of_a_key() {
+    for way in WAYS {
+        let shop = Shop::open(&[]).await;
+        let front = shop.front(way, "").await;
+
+        let running = tokio::spawn({
+            let client = front.start("many", &[]);
+            async move { heard(client).await }
+        });
+        shop.until_effects(1).await;
+        shop.let_go();
+        let heard = running.await.unwrap();
+
+        for answer in heard.as_array().unwrap() {
+            assert_eq!(answer["text"], "order 1 of tea", "{way:?} {heard}");
+        }
+        assert_eq!(shop.effects().len(), 1, "{way:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_is_killed_does_not_stop_the_tool_and_its_retry_gets_the_result() {
+    let shop = Shop::open(&[]).await;
+    let front = shop.front(Way::Gateway, "").await;
+
+    let mut client = front.start("once", &[("TOOL", "order_slowly")]);
+    shop.until_effects(1).await;
+    client.kill().await.unwrap();
+    shop.let_go();
+    let heard = front.client("once", &[("TOOL", "order_slowly")]).await;
+
+    assert_eq!(heard["text"], "order 1 of tea", "{heard}");
+    assert_eq!(shop.effects().len(), 1);
+}
+
+#[tokio::test]
+async fn a_gateway_that_is_killed_between_effect_and_answer_runs_no_tool_twice() {
+    let shop = Shop::open(&[]).await;
+    let front = shop.front(Way::Gateway, "").await;
+    let mut client = front.start("once", &[("TOOL", "order_slowly")]);
+    shop.until_effects(1).await;
+
+    front.kill().await;
+    client.kill().await.unwrap();
+    shop.let_go();
+    let front = shop.front(Way::Gateway, "").await;
+    let heard = front.settled("once", &[("TOOL", "order_slowly")]).await;
+
+    assert_eq!(heard["refused"], "outcome-unknown", "{heard}");
+    assert_eq!(shop.effects().len(), 1);
+}
+
+#[tokio::test]
+async fn two_callers_with_one_key_are_kept_apart() {
+    let shop = Shop::open(&[]).await;
+    let front = shop.front(Way::Gateway, "").await;
+
+    let first = front.client_as("ada", "once", &[("TOOL", "order")]).await;
+    let second = front.client_as("bob", "once", &[("TOOL", "order")]).await;
+    let again = front.client_as("ada", "once", &[("TOOL", "order")]).await;
+
+    assert_eq!(first["text"], "order 1 of tea", "{first}");
+    assert_eq!(second["text"], "order 2 of tea", "{second}");
+    assert_eq!(again["text"], "order 1 of tea", "{again}");
+    assert!(replayed(&again) && !replayed(&second), "{again} {second}");
+}
+
+#[tokio::test]
+async fn a_call_whose_server_died_is_settled_by_the_verifying_tool() {
+    const VERIFY: &str = r#"order_and_die=find_order:{"reference":"{key}"}"#;
+    for way in WAYS {
+        for (dies, is_found) in [("after", true), ("before", false)] {
+            let mut shop = Shop::open(&[]).await;
+            shop.dies(Some(dies));
+            let front = shop.front(way, VERIFY).await;
+
+            // Its server dies: there is nothing to hear but that.
+            drop(front.try_client("verified", &[]).await);
+            let before = shop.effects().len();
+            shop.dies(None);
+            shop.open_again().await;
+            let heard = front.settled("verified", &[]).await;
+
+            assert_eq!(before, usize::from(is_found), "{way:?} {dies}");
+            assert_eq!(shop.effects().len(), 1, "{way:?} {dies} {heard}");
+            assert_eq!(heard["reconciled"], is_found, "{way:?} {dies} {heard}");
+            assert_eq!(heard["error"], false, "{way:?} {dies} {heard}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_forgets_its_sessions_is_met_again() {
+    let mut shop = Shop::open(&[]).await;
+    let front = shop.front(Way::Proxy, "").await;
+    let mut program = onlyonce(&front.arguments());
+    let program = program.stdin(Stdio::piped()).spawn().unwrap();
+    let mut agent = shop::Lines::of(program);
+    agent.begin().await;
+    let first = agent.order(2, "tea").await;
+
+    shop.close().await;
+    shop.open_again().await;
+    let second = agent.order(3, "cake").await;
+
+    assert_eq!(
+        first["result"]["content"][0]["text"], "order 1 of tea",
+        "{first}"
+    );
+    assert_eq!(
+        second["result"]["content"][0]["text"], "order 2 of cake",
+        "{second}"
+    );
+}
+
+#[tokio::test]
+async fn a_key_runs_a_tool_once_under_revision_2026_07_28() {
+    for way in WAYS {
+        let shop = Shop::open_modern().await;
+        let front = shop.front(way, "").await;
+
+        let heard = front.modern_client().await;
+
+        assert_eq!(heard["version"], "2026-07-28", "{way:?} {heard}");
+        let [first, again, other] = [0, 1, 2].map(|at| &heard["heard"][at]);
+        assert_eq!(first["text"], "order of tea", "{way:?} {heard}");
+        assert_eq!(again["meta"]["onlyonce/replayed"], true, "{way:?} {heard}");
+        assert_eq!(
+            other["meta"]["onlyonce/refused"]["reason"], "mismatch",
+            "{way:?} {heard}"
+        );
+        assert_eq!(shop.effects(), ["tea süd"], "{way:?}");
+    }
+}
