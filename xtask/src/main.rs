@@ -10,24 +10,28 @@
 
 mod bench;
 mod cargo;
-mod chaos;
 mod ci;
+mod dist;
 mod documents;
 mod follow;
 mod fuzz;
 mod guarantees;
 mod guides;
 mod links;
+mod package;
 mod publish;
 mod requirements;
 mod rules;
 mod servers;
+mod suite;
 mod test;
 mod tool;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+
+use crate::suite::Suite;
 
 /// The checks and measurements of this repository
 #[derive(Parser)]
@@ -116,10 +120,48 @@ enum Task {
         )]
         args: Vec<String>,
     },
+    /// Kill gateways, upstreams and handlers at every system call of a keyed request in turn
+    ///
+    /// Servers and programs are installed if they are missing. Each kill is followed by the process's
+    /// restart and the client's retries. Prints the boundaries tried, the effects, the doubts and the
+    /// violations; docs/settle.md says what is checked. Needs the right to trace processes.
+    ///
+    /// --kinds A,B --stores C,D   which kinds of upstreams and handlers, on which stores
+    /// --sample N                 so many boundaries of each, drawn at random, instead of all
+    /// --random N                 so many further rounds of each, with two kills at random moments
+    /// --seed S                   where random choices come from
+    /// --planted-bug NAME         a known bug, which must then be found
+    #[command(verbatim_doc_comment)]
+    Settle {
+        /// Use the programs that the tests built, not optimised
+        #[arg(long)]
+        dev: bool,
+        /// Handed to the run as they are; try `--help`
+        #[arg(
+            trailing_var_arg = true,
+            allow_hyphen_values = true,
+            value_name = "ARGS"
+        )]
+        args: Vec<String>,
+    },
+    /// Build a package for another registry than crates.io, with the native part in it
+    ///
+    /// Written to target/packages. What builds it is installed into target/tools first.
+    Package {
+        /// Which package
+        package: package::Language,
+        /// Quickly instead of optimised
+        #[arg(long)]
+        dev: bool,
+    },
     /// Check licences, banned crates and sources of all dependencies, by deny.toml
     ///
     /// Builds cargo-deny into target/tools if it is not there, which takes minutes.
     Deny,
+    /// Make what users install: Debian package, tarball, OCI image, checksums
+    ///
+    /// All of it is in target/dist. What makes it is installed if it is missing (Debian packages).
+    Dist(dist::Asked),
     /// Build the book of docs/book into target/book
     ///
     /// Builds mdBook into target/tools if it is not there, which takes minutes. `ci` checks the book's
@@ -140,10 +182,15 @@ Examples:
   cargo xtask bench                               everything side by side, in 15 minutes
   cargo xtask bench layer                         what the tower layer costs
   cargo xtask bench stores --only file,redis      two stores against what they are built on
+  cargo xtask package python                      a wheel
+  cargo xtask package node                        a tarball for npm
   cargo xtask chaos --faults 500 --operations 200000   half an hour of trouble
+  cargo xtask settle --dev --sample 5             a few kills of each kind, in a minute
+  cargo xtask dist                                packages, image and checksums in target/dist
+  cargo xtask dist --profile dev --only deb --check   try the package under systemd, in two minutes
 
 Exit code: 0 all good, 1 a check said no, 2 wrong usage or a check could not run.
-`sim`, `bench` and `chaos` exit with the code of what they ran.";
+`sim`, `bench`, `chaos` and `settle` exit with the code of what they ran.";
 
 /// Why a command could not do its work; a check that ran and said no is not one of these.
 struct Failure(String);
@@ -164,7 +211,10 @@ fn main() -> ExitCode {
         Task::Sim { args } => cargo::sim(&args),
         Task::Fuzz(asked) => fuzz::run(&asked),
         Task::Bench { subject, args } => bench::run(subject, &args),
-        Task::Chaos { dev, args } => chaos::run(dev, &args),
+        Task::Chaos { dev, args } => Suite::Chaos.run(dev, &args),
+        Task::Settle { dev, args } => Suite::Settle.run(dev, &args),
+        Task::Dist(asked) => dist::run(&asked),
+        Task::Package { package, dev } => package::run(package, dev),
         Task::Deny => tool::deny(),
         Task::Book => tool::book(),
     };

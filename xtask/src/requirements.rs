@@ -182,7 +182,7 @@ fn header(line: &str) -> Result<(), String> {
 
 fn delimiter(line: &str) -> Result<(), String> {
     let is_rule = |cell: &String| cell.contains('-') && cell.trim_matches([':', '-']).is_empty();
-    match cells(line) {
+    match cells::<3>(line) {
         Ok(cells) if cells.iter().all(is_rule) => Ok(()),
         Ok(_) | Err(_) => Err("the line below a table's head is `|---|---|---|`".to_owned()),
     }
@@ -203,8 +203,8 @@ fn row(line: usize, content: &str) -> Result<Row, String> {
     Ok(Row { line, id, tests })
 }
 
-/// The three cells of a row. A `\|` belongs to its cell.
-pub(crate) fn cells(line: &str) -> Result<[String; 3], String> {
+/// The cells of a row. A `\|` belongs to its cell.
+pub(crate) fn cells<const N: usize>(line: &str) -> Result<[String; N], String> {
     let mut cells = vec![];
     let mut cell = String::new();
     let mut escaped = false;
@@ -217,8 +217,10 @@ pub(crate) fn cells(line: &str) -> Result<[String; 3], String> {
     }
 
     let count = cells.len().saturating_sub(1);
-    let malformed =
-        || format!("malformed: a row is `| id | clause | tests |`, this has {count} cells");
+    let malformed = || match N {
+        3 => format!("malformed: a row is `| id | clause | tests |`, this has {count} cells"),
+        _ => format!("malformed: a row of this table has {N} cells, this has {count}"),
+    };
     if !cell.is_empty() {
         return Err("malformed: a row ends with `|`".to_owned());
     }

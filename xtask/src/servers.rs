@@ -19,13 +19,15 @@ use crate::cargo::{self, cannot_run, stdout};
 
 const PROGRAM: &str = "servers";
 /// The packages with tests that talk to servers.
-const NEEDED_BY: [&str; 9] = [
+const NEEDED_BY: [&str; 11] = [
     "onlyonce-chaos",
     "onlyonce-cli",
     "onlyonce-demo",
     "onlyonce-examples",
     "onlyonce-gateway",
+    "onlyonce-node",
     "onlyonce-redis",
+    "onlyonce-settle",
     "onlyonce-sql",
     "onlyonce-stores",
     "onlyonce-testkit",

@@ -1,4 +1,5 @@
-//! Programs written in Rust that only some commands need: `cargo xtask deny` and `cargo xtask book`.
+//! Programs written in Rust that only some commands need: `cargo xtask deny`, `cargo xtask book` and
+//! `cargo xtask dist`.
 //!
 //! Each is built once, into target/tools, at the version named here. That takes minutes, so `ci`
 //! needs none of them.
@@ -25,6 +26,19 @@ const MDBOOK: Tool = Tool {
     name: "mdbook",
     version: "0.5.4",
 };
+
+const SBOM: Tool = Tool {
+    name: "cargo-sbom",
+    version: "0.10.0",
+};
+
+/// What lists all that `package` is built from, as CycloneDX, on its standard output.
+pub(crate) fn sbom(package: &str) -> Result<Command, Failure> {
+    let mut command = SBOM.command()?;
+    command.args(["--cargo-package", package]);
+    command.args(["--output-format", "cyclone_dx_json_1_6"]);
+    Ok(command)
+}
 
 /// Checks licences, banned crates and sources by deny.toml. Advisories need a database from the
 /// network and are left to the release checklist.

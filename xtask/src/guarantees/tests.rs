@@ -74,3 +74,34 @@ fn every_table_of_a_file_is_checked() {
     assert_eq!(problems.len(), 1);
     assert!(problems[0].to_string().starts_with("9: a lie: names"));
 }
+
+fn told_of_kinds(row: &str) -> Vec<String> {
+    let text = format!("{KINDS}\n|---|---|---|---|---|\n{row}\n");
+    let problems = check(&text, &outcomes());
+    problems.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn each_kind_of_upstream_has_a_promise_and_a_test_that_passed() {
+    let good = "once<br>`a::it::holds`";
+
+    assert_eq!(
+        told_of_kinds(&format!("| a kill | {good} | {good} | {good} | {good} |")),
+        [""; 0]
+    );
+    for bad in ["once", "`a::it::holds`", "once<br>`a::it::breaks`", ""] {
+        let told = told_of_kinds(&format!("| a kill | {good} | {bad} | {good} | {good} |"));
+        assert_eq!(told.len(), 1, "{bad}: {told:?}");
+    }
+    let quoting = "`after` passes<br>`a::it::holds`<br>`a::it::holds`";
+    assert_eq!(
+        told_of_kinds(&format!(
+            "| a kill | {good} | {good} | {good} | {quoting} |"
+        )),
+        [""; 0]
+    );
+    assert_eq!(
+        told_of_kinds(&format!("| a kill | {good} | {good} |")).len(),
+        1
+    );
+}

@@ -1,0 +1,145 @@
+//! `cargo xtask dist`: what is handed to users, in target/dist: a Debian package, a tarball, an OCI
+//! image, a list of all they are built from, and the checksums of all. `--check` tries the package out.
+//!
+//! The package is made by dpkg's own programs, the image by buildah without a registry.
+
+mod image;
+mod sbom;
+mod tree;
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+use crate::Failure;
+use crate::cargo::{self, root, status};
+use crate::servers::install_missing;
+
+pub(crate) use self::tree::Tree;
+
+const FOLDER: &str = "target/dist";
+/// What makes the packages, by the program that shows whether it is there.
+const MAKERS: [(&str, &str); 2] = [("dpkg-shlibdeps", "dpkg-dev"), ("strip", "binutils")];
+/// What tries them out.
+const CHECKERS: [(&str, &str); 3] = [
+    ("debootstrap", "debootstrap"),
+    ("curl", "curl"),
+    ("ip", "iproute2"),
+];
+
+/// What to make, and how.
+#[derive(clap::Args)]
+pub(crate) struct Asked {
+    /// How to build the program: as it is shipped, or as the tests have it
+    #[arg(long, value_enum, default_value_t = Build::Dist)]
+    profile: Build,
+    /// Make only these
+    #[arg(long, value_enum, value_delimiter = ',')]
+    only: Vec<Item>,
+    /// Try the package out: install, start, replay, reload, upgrade, remove and purge it under
+    /// systemd in a fresh Debian root file system (as root; downloads that root)
+    #[arg(long)]
+    check: bool,
+}
+
+/// How the program is built.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Build {
+    /// Optimised
+    Dist,
+    /// As the tests have it, quick to build
+    Dev,
+}
+
+/// What can be made.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Item {
+    /// The Debian package
+    Deb,
+    /// The program with its pages, for any other system with glibc
+    Tar,
+    /// The OCI image
+    Image,
+    /// What they are built from (SBOM), as CycloneDX JSON
+    Sbom,
+}
+
+/// Makes what was asked for.
+pub(crate) fn run(asked: &Asked) -> Result<ExitCode, Failure> {
+    let wanted = |item| asked.only.is_empty() || asked.only.contains(&item);
+    install(&MAKERS)?;
+    let built = match asked.profile {
+        Build::Dist => cargo::optimised(&["onlyonce-cli"], "onlyonce")?,
+        Build::Dev => cargo::as_tested(&["onlyonce"], "onlyonce")?,
+    };
+    let Some(program) = built else {
+        return Ok(ExitCode::FAILURE);
+    };
+    let folder = root().join(FOLDER);
+    if folder.exists() {
+        fs::remove_dir_all(&folder).map_err(|error| Failure::new(error.to_string()))?;
+    }
+    let tree = Tree::make(&program, &folder.join("tree"))?;
+    if wanted(Item::Deb) {
+        tree.deb(&folder, tree.version())?;
+    }
+    if wanted(Item::Tar) {
+        tree.tarball(&folder)?;
+    }
+    if wanted(Item::Image) {
+        install(&[("buildah", "buildah")])?;
+        image::make(&tree, &folder)?;
+    }
+    if wanted(Item::Sbom) {
+        sbom::make(tree.version(), &folder)?;
+    }
+    checksums(&folder)?;
+    if asked.check {
+        return check(&tree, &folder);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Installs the Debian packages whose programs are missing.
+fn install(programs: &[(&str, &str)]) -> Result<(), Failure> {
+    let script =
+        "while [ $# -gt 0 ]; do command -v \"$1\" >/dev/null || echo \"$2\"; shift 2; done";
+    let mut asked = Command::new("sh");
+    asked.args(["-c", script, "sh"]);
+    asked.args(
+        programs
+            .iter()
+            .flat_map(|(program, package)| [program, package]),
+    );
+    install_missing(&mut asked)
+}
+
+fn checksums(folder: &Path) -> Result<(), Failure> {
+    let script = "find . -maxdepth 1 -type f ! -name SHA256SUMS -printf '%f\\n' | LC_ALL=C sort | xargs -r sha256sum > SHA256SUMS && cat SHA256SUMS";
+    done(Command::new("sh").args(["-c", script]).current_dir(folder))
+}
+
+/// Hands the package, and one of an older version, to packaging/check.
+fn check(tree: &Tree, folder: &Path) -> Result<ExitCode, Failure> {
+    install(&CHECKERS)?;
+    let scratch = folder.join("check");
+    fs::create_dir_all(&scratch).map_err(|error| cannot(&scratch, &error))?;
+    let older = tree.deb(&scratch, "0.0.1")?;
+    let current = tree.deb(&scratch, tree.version())?;
+    let mut command = Command::new(root().join("packaging/check"));
+    command.args([&older, &current]).arg(root());
+    cargo::exit_code(command)
+}
+
+/// Runs a command that must succeed.
+fn done(command: &mut Command) -> Result<(), Failure> {
+    if status(command)?.success() {
+        return Ok(());
+    }
+    let program = command.get_program().to_string_lossy().into_owned();
+    Err(Failure::new(format!("{program} failed")))
+}
+
+fn cannot(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::new(format!("{}: {error}", path.display()))
+}
