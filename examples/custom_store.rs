@@ -123,6 +123,8 @@ impl Store for MapStore {
         let was_held = held.is_some();
         match (why, held) {
             (Release::Unknown, Some(held)) => held.end_unknown(now),
+            // The attempt that it took over from may have happened: that is not forgotten.
+            (Release::NotRun, Some(held)) if held.record.attempt > 1 => held.end_unknown(now),
             (Release::NotRun, Some(_)) => drop(map.kept.remove(&lease.slot)),
             (Release::Unknown | Release::NotRun, None) => {}
         }

@@ -30,7 +30,7 @@ fn holds(config: &Config) {
         assert_eq!(again.as_ref(), Ok(&route.matches));
     }
     for warning in config::warnings(config) {
-        assert!(!warning.is_empty());
+        assert!(!warning.text.is_empty());
     }
     if let Some(store) = &config.store {
         let _ = onlyonce_stores::backend(store);

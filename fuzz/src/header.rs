@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, StatusCode};
-use onlyonce_core::{Policy, profile};
+use onlyonce_core::{Key, Policy, profile};
 use onlyonce_tower::ScopePart;
 
 use crate::NEEDLE;
@@ -84,7 +84,8 @@ fn refused(answer: &Answer, ask: &Ask) {
     assert!(answer.body.len() < 1024, "{:?}", answer.body);
 }
 
-/// A key that is refused is not repeated.
+/// A key that is refused is not repeated. Where the key was good and
+/// the request was refused for something else, a profile may echo it in its own header, and nowhere else.
 async fn hidden(policy: &Policy, mut ask: Ask) {
     let name = &policy.http.key_header;
     let Some(value) = ask.headers.get(name) else {
@@ -96,7 +97,10 @@ async fn hidden(policy: &Policy, mut ask: Ask) {
         HeaderValue::from_bytes(&value).expect("two values make one"),
     );
     let layered = Layered::open(policy.clone(), None, handler()).await;
-    let answer = layered.send(&ask).await;
+    let mut answer = layered.send(&ask).await;
+    if Key::parse(&value, &policy.key).is_ok() {
+        answer.headers.remove(name);
+    }
     if layered.runs() == 0 {
         let told = format!("{:?} {:?}", answer.headers, answer.body);
         assert!(!told.contains(NEEDLE), "{told}");

@@ -45,6 +45,15 @@ impl Example {
         Told(told)
     }
 
+    /// Runs it until it dies by itself.
+    pub(crate) async fn dies(mut self) {
+        let status = timeout(RUN_MAX, self.command.status())
+            .await
+            .unwrap_or_else(|_| panic!("{} did not end within {RUN_MAX:?}", self.name))
+            .expect("the example starts");
+        assert!(!status.success(), "{} was to die", self.name);
+    }
+
     /// Starts it, to be ended by the test or with it.
     pub(crate) fn starts(mut self) -> Started {
         self.command.stderr(Stdio::inherit());

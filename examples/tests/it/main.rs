@@ -86,3 +86,39 @@ async fn the_transaction_example_orders_once_in_mariadb() {
 
     ordered_each_item_once(&told.succeeds().await);
 }
+
+/// Dies at each boundary in turn, and is run again until it is paid.
+#[tokio::test]
+async fn the_ride_example_dies_at_every_boundary_and_repeats_no_finished_step() {
+    let cases = [
+        ("before-reserve", "reserve charge mail"),
+        ("in-reserve", "reserve reserve charge mail"),
+        ("after-reserve", "reserve charge mail"),
+        ("in-charge", "reserve charge"),
+        ("after-charge", "reserve charge mail"),
+        ("in-mail", "reserve charge mail mail"),
+        ("after-mail", "reserve charge mail"),
+    ];
+    let rides = cases.map(|(boundary, effects)| async move {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().to_str().expect("a path in UTF-8").to_owned();
+        Example::new("ride").arg(&path).arg(boundary).dies().await;
+
+        let told = Example::new("ride").arg(&path).succeeds().await;
+
+        match boundary {
+            "in-charge" => told.has("not paid: the job failed: step `charge` may have been run"),
+            _ => told.has("paid: charge of ride 7"),
+        }
+        let done = std::fs::read_to_string(folder.path().join("effects.txt")).expect("effects");
+        assert_eq!(
+            done.split_whitespace().collect::<Vec<_>>().join(" "),
+            effects,
+            "{boundary}"
+        );
+    });
+
+    for ride in rides.map(tokio::spawn) {
+        ride.await.expect("no ride panics");
+    }
+}
