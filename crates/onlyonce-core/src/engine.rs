@@ -482,9 +482,9 @@ impl Engine {
         };
         for flight in self.inner.flights.all() {
             load.waiting += flight.waiters();
-            if let Some(renewal) = &*crate::lock(&flight.renewal) {
+            if let Some(since) = flight.held_since() {
                 load.running += 1;
-                load.held_longest = load.held_longest.max(now.saturating_sub(renewal.since));
+                load.held_longest = load.held_longest.max(now.saturating_sub(since));
             }
         }
         load

@@ -2,7 +2,7 @@
 //! service as its handler.
 
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -266,25 +266,21 @@ where
     ask_for_identity(&mut handling.parts.headers, policy);
 
     let keep_for = covered.keep_for.unwrap_or(policy.keep_for);
-    let own = Arc::new(Mutex::new(None::<Own<R, S::Error>>));
-    let said = Arc::clone(&own);
     let work = move |execution: Execution| async move {
         let taken = taking.map(|taking| taking.take(keep_for));
         let (outcome, own) = handling.run(&execution).await;
         if let Some(taken) = taken {
             taken.end(&outcome, &execution);
         }
-        *said.lock().unwrap_or_else(PoisonError::into_inner) = Some(own);
-        outcome
+        (outcome, own)
     };
-    let answer = settings.engine.once(call, work).await;
+    let (answer, own) = settings.engine.once_returning(call, work).await;
     let answer = match (answer, &share) {
         (Answer::Refused(refusal), Some((allowance, asker))) => {
             Answer::Refused(allowance.counted(refusal, asker, &settings.engine))
         }
         (answer, _) => answer,
     };
-    let own = own.lock().unwrap_or_else(PoisonError::into_inner).take();
     let answering = Answering {
         policy,
         echo: covered.echo.take(),

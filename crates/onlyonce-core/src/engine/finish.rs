@@ -7,7 +7,6 @@ use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::event::{Event, Verb};
-use crate::lock;
 use crate::policy::{Fate, Policy};
 use crate::record::{OnLapse, Record, Replay};
 use crate::refusal::{Reason, Refusal};
@@ -287,7 +286,7 @@ impl Engine {
     /// Another has the slot, whatever this flight still waits for: who comes now asks the store, which
     /// knows more than that a result was not stored.
     fn step_aside(&self, flight: &Arc<Flight>) {
-        lock(&flight.renewal).take();
+        flight.give_up();
         self.inner.flights.put_aside(flight);
     }
 

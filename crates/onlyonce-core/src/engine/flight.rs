@@ -1,7 +1,7 @@
 //! What runs or waits in this process, by slot. Duplicates attach to a flight and share its
 //! answer without a word to the store.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -34,27 +34,30 @@ pub(super) struct Flight {
     pub(super) fingerprint: Fingerprint,
     pub(super) meta: Arc<Meta>,
     pub(super) intake: Option<Arc<str>>,
-    phase: Mutex<Stage>,
+    state: Mutex<State>,
     changed: Notify,
     waiters: AtomicUsize,
-    /// The other instance that holds the slot, once that is known.
-    blocked_by: Mutex<Option<Arc<str>>>,
-    /// Another process has taken over our lease.
-    lost: AtomicBool,
-    aside: AtomicBool,
-    /// It counts among those that may run.
-    admitted: AtomicBool,
-    /// The handler has ended; from now on completing tells whether the lease was lost.
-    settling: AtomicBool,
-    /// Its answer is for its leader alone.
-    alone: AtomicBool,
-    pub(super) renewal: Mutex<Option<Renewal>>,
 }
 
-struct Stage {
+/// All that changes about a flight, but for the number of those that wait.
+struct State {
     phase: Phase,
     /// Counts the phases, so that none is missed between looking and waiting.
     number: u32,
+    /// The other instance that holds the slot, once that is known.
+    blocked_by: Option<Arc<str>>,
+    /// The lease to keep alive, while it is ours.
+    renewal: Option<Renewal>,
+    /// Another process has taken over our lease.
+    is_lost: bool,
+    /// Newcomers do not find it, because another flight has or had the slot.
+    is_aside: bool,
+    /// It counts among those that may run.
+    is_admitted: bool,
+    /// The handler has ended; from now on completing tells whether the lease was lost.
+    is_settling: bool,
+    /// Its answer is for its leader alone.
+    is_alone: bool,
 }
 
 /// Where a flight stands.
@@ -76,11 +79,11 @@ pub(super) enum Phase {
 }
 
 /// A lease to keep alive, and when to look after it next.
-pub(super) struct Renewal {
-    pub(super) lease: Lease,
-    pub(super) due: Duration,
+struct Renewal {
+    lease: Lease,
+    due: Duration,
     /// When the slot became ours.
-    pub(super) since: Duration,
+    since: Duration,
 }
 
 pub(super) enum Joined {
@@ -128,7 +131,7 @@ impl Flights {
         self.put_first(&flight);
         // It runs whatever the bound is: it has claimed already.
         self.admitted.fetch_add(1, Ordering::Relaxed);
-        flight.admitted.store(true, Ordering::Relaxed);
+        lock(&flight.state).is_admitted = true;
         self.guard(flight, owner)
     }
 
@@ -139,7 +142,7 @@ impl Flights {
             .admitted
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
         if admitted.is_ok() {
-            flight.admitted.store(true, Ordering::Relaxed);
+            lock(&flight.state).is_admitted = true;
         }
         admitted.is_ok()
     }
@@ -147,17 +150,17 @@ impl Flights {
     /// Makes `flight`, which holds the slot, the one that newcomers find.
     pub(super) fn put_first(&self, flight: &Arc<Flight>) {
         let mut shard = lock(self.shard(&flight.slot));
-        flight.aside.store(false, Ordering::Relaxed);
+        lock(&flight.state).is_aside = false;
         if let Some(other) = shard.insert(flight.slot, Arc::clone(flight)) {
             let still_first = Arc::ptr_eq(&other, flight);
-            other.aside.store(!still_first, Ordering::Relaxed);
+            lock(&other.state).is_aside = !still_first;
         }
     }
 
     /// Takes a flight that has lost the slot out of newcomers' way.
     pub(super) fn put_aside(&self, flight: &Arc<Flight>) {
         let mut shard = lock(self.shard(&flight.slot));
-        flight.aside.store(true, Ordering::Relaxed);
+        lock(&flight.state).is_aside = true;
         if shard
             .get(&flight.slot)
             .is_some_and(|it| Arc::ptr_eq(it, flight))
@@ -203,7 +206,8 @@ impl Flights {
 
     fn remove(&self, flight: &Arc<Flight>) {
         self.put_aside(flight);
-        if flight.admitted.swap(false, Ordering::Relaxed) {
+        let was_admitted = std::mem::take(&mut lock(&flight.state).is_admitted);
+        if was_admitted {
             self.admitted.fetch_sub(1, Ordering::Relaxed);
         }
         if self.count.fetch_sub(1, Ordering::Relaxed) == 1 {
@@ -219,31 +223,31 @@ impl Flight {
             fingerprint: call.fingerprint,
             meta: Arc::clone(&call.meta),
             intake: call.intake.clone(),
-            phase: Mutex::new(Stage {
+            state: Mutex::new(State {
                 phase: Phase::Claiming,
                 number: 0,
+                blocked_by: None,
+                renewal: None,
+                is_lost: false,
+                is_aside: false,
+                is_admitted: false,
+                is_settling: false,
+                is_alone: false,
             }),
             changed: Notify::new(),
             waiters: AtomicUsize::new(0),
-            blocked_by: Mutex::new(None),
-            lost: AtomicBool::new(false),
-            aside: AtomicBool::new(false),
-            admitted: AtomicBool::new(false),
-            settling: AtomicBool::new(false),
-            alone: AtomicBool::new(false),
-            renewal: Mutex::new(None),
         })
     }
 
     /// Whether newcomers do not find it, because another flight has or had the slot.
     pub(super) fn is_aside(&self) -> bool {
-        self.aside.load(Ordering::Relaxed)
+        lock(&self.state).is_aside
     }
 
     /// The phase it is in, and its number.
     pub(super) fn look(&self) -> (Phase, u32) {
-        let stage = lock(&self.phase);
-        (stage.phase.clone(), stage.number)
+        let state = lock(&self.state);
+        (state.phase.clone(), state.number)
     }
 
     /// Returns when the phase is no longer number `seen`.
@@ -251,7 +255,8 @@ impl Flight {
         let changed = self.changed.notified();
         tokio::pin!(changed);
         changed.as_mut().enable();
-        if lock(&self.phase).number == seen {
+        let is_unchanged = lock(&self.state).number == seen;
+        if is_unchanged {
             changed.await;
         }
     }
@@ -271,56 +276,93 @@ impl Flight {
     }
 
     pub(super) fn enter(&self, phase: Phase) {
-        let mut stage = lock(&self.phase);
-        stage.phase = phase;
-        stage.number = stage.number.wrapping_add(1);
-        drop(stage);
+        let mut state = lock(&self.state);
+        state.phase = phase;
+        state.number = state.number.wrapping_add(1);
+        drop(state);
         self.changed.notify_waiters();
     }
 
     /// Whether it ran and the store does not take the result yet.
     pub(super) fn is_stalled(&self) -> bool {
-        matches!(lock(&self.phase).phase, Phase::Stalled)
+        matches!(lock(&self.state).phase, Phase::Stalled)
     }
 
-    pub(super) fn lose(&self) {
-        self.lost.store(true, Ordering::Relaxed);
-    }
-
+    /// Whether another process has taken over its lease.
     pub(super) fn is_lost(&self) -> bool {
-        self.lost.load(Ordering::Relaxed)
+        lock(&self.state).is_lost
     }
 
+    /// Notes that the handler has ended.
     pub(super) fn settle(&self) {
-        self.settling.store(true, Ordering::Relaxed);
-    }
-
-    pub(super) fn is_settling(&self) -> bool {
-        self.settling.load(Ordering::Relaxed)
+        lock(&self.state).is_settling = true;
     }
 
     /// Keeps its answer from those who wait: each tries for itself.
     pub(super) fn end_alone(&self) {
-        self.alone.store(true, Ordering::Relaxed);
+        lock(&self.state).is_alone = true;
+    }
+
+    /// Keeps `lease`, granted at `since`, alive from now on: it is renewed when `due`.
+    pub(super) fn keep(&self, lease: Lease, since: Duration, due: Duration) {
+        lock(&self.state).renewal = Some(Renewal { lease, due, since });
+    }
+
+    /// When the slot became ours; nothing while it is not.
+    pub(super) fn held_since(&self) -> Option<Duration> {
+        let state = lock(&self.state);
+        state.renewal.as_ref().map(|renewal| renewal.since)
+    }
+
+    /// When its lease is to be renewed next, and the lease if that is now; nothing if it has none.
+    pub(super) fn renewal(&self, now: Duration) -> Option<(Duration, Option<Lease>)> {
+        let mut state = lock(&self.state);
+        let renewal = state.renewal.as_mut()?;
+        if renewal.due > now {
+            return Some((renewal.due, None));
+        }
+        renewal.due = now + renewal.lease.lease_for / 3;
+        Some((renewal.due, Some(renewal.lease.clone())))
+    }
+
+    /// Renews its lease by `due` at the latest.
+    pub(super) fn renew_by(&self, due: Duration) {
+        if let Some(renewal) = lock(&self.state).renewal.as_mut() {
+            renewal.due = renewal.due.min(due);
+        }
+    }
+
+    /// Ends the renewals: the slot is not ours any more.
+    pub(super) fn give_up(&self) {
+        lock(&self.state).renewal = None;
+    }
+
+    /// The same, because the store says so; returns whether the lease was lost while the handler ran.
+    /// Once that has ended, this may be our own completion, which is no loss.
+    pub(super) fn lose(&self) -> bool {
+        let mut state = lock(&self.state);
+        let was_running = state.renewal.take().is_some() && !state.is_settling;
+        state.is_lost |= was_running;
+        was_running
     }
 
     /// Whether the store has given this flight the slot, and nothing says it lost it since. Only
     /// then its meaning is what the slot holds: a flight that claims or waits may itself be refused.
     pub(super) fn holds_the_slot(&self) -> bool {
-        lock(&self.renewal).is_some()
+        lock(&self.state).renewal.is_some()
     }
 
     /// Notes which other instance has the slot.
     pub(super) fn wait_for(&self, holder: &Arc<str>) {
-        *lock(&self.blocked_by) = Some(Arc::clone(holder));
+        lock(&self.state).blocked_by = Some(Arc::clone(holder));
     }
 
     /// The instance that has the slot: this one, unless the flight waits for another.
     pub(super) fn holder(&self) -> Arc<str> {
-        let other = lock(&self.blocked_by).clone();
-        other
-            .filter(|_| !self.holds_the_slot())
-            .unwrap_or_else(|| Arc::clone(&self.meta.holder))
+        let state = lock(&self.state);
+        let other = state.blocked_by.as_ref();
+        let holder = other.filter(|_| state.renewal.is_none());
+        Arc::clone(holder.unwrap_or(&self.meta.holder))
     }
 
     pub(super) fn waiters(&self) -> usize {
@@ -360,7 +402,8 @@ pub(super) struct FlightGuard {
 impl FlightGuard {
     /// Ends the flight; its duplicates share the answer, unless that is for its leader alone.
     pub(super) fn end(mut self, answer: Answer) -> Answer {
-        let last = if self.flight.alone.load(Ordering::Relaxed) {
+        let is_alone = lock(&self.flight.state).is_alone;
+        let last = if is_alone {
             Phase::Left
         } else {
             Phase::Ended(answer.clone())
@@ -378,7 +421,7 @@ impl FlightGuard {
     fn land(&mut self, last: Phase) {
         if !std::mem::replace(&mut self.ended, true) {
             self.owner.inner.flights.remove(&self.flight);
-            *lock(&self.flight.renewal) = None;
+            self.flight.give_up();
             self.flight.enter(last);
         }
     }

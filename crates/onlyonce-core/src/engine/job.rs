@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use http::StatusCode;
 use serde::Serialize;
@@ -11,7 +11,6 @@ use thiserror::Error;
 
 use crate::fingerprint::{FingerprintBuilder, Part, canonical_json};
 use crate::key::{Charset, Key, KeyError, KeyRule};
-use crate::lock;
 use crate::policy::{Policy, StoredRule};
 use crate::refusal::{Reason, Refusal};
 use crate::response::{Origin, Response};
@@ -239,15 +238,9 @@ impl Job {
             None => call,
         };
 
-        let failure: Arc<Mutex<Option<Failure<E>>>> = Arc::default();
-        let reported = Arc::clone(&failure);
-        let answer = self
-            .engine
-            .once(call, move |execution| async move {
-                outcome(work(execution).await, &reported)
-            })
-            .await;
-        if let Some(failure) = lock(&failure).take() {
+        let work = move |execution| async move { outcome(work(execution).await) };
+        let (answer, failure) = self.engine.once_returning(call, work).await;
+        if let Some(failure) = failure.flatten() {
             return Err(match failure {
                 Failure::Work(error) => RunError::Failed(error),
                 Failure::Value(source) => json("value", source),
@@ -262,23 +255,20 @@ impl Job {
     }
 }
 
-/// What went wrong in the caller's own work, kept beside the flight because it has no stored form.
+/// What went wrong in the caller's own work; it has no stored form.
 enum Failure<E> {
     Work(E),
     Value(serde_json::Error),
 }
 
-fn outcome<T: Serialize, E: fmt::Display>(
-    result: Result<T, E>,
-    failure: &Mutex<Option<Failure<E>>>,
-) -> Outcome {
+fn outcome<T: Serialize, E: fmt::Display>(result: Result<T, E>) -> (Outcome, Option<Failure<E>>) {
     let (shown, failed) = match result.map(|value| serde_json::to_vec(&value)) {
-        Ok(Ok(body)) => return Response::new(StatusCode::OK, body).into(),
+        Ok(Ok(body)) => return (Response::new(StatusCode::OK, body).into(), None),
         Ok(Err(error)) => (error.to_string(), Failure::Value(error)),
         Err(error) => (error.to_string(), Failure::Work(error)),
     };
-    *lock(failure) = Some(failed);
-    Response::new(StatusCode::INTERNAL_SERVER_ERROR, shown).into()
+    let stored = Response::new(StatusCode::INTERNAL_SERVER_ERROR, shown);
+    (stored.into(), Some(failed))
 }
 
 fn read<T: DeserializeOwned, E>(response: &Response) -> Result<T, RunError<E>> {

@@ -2,9 +2,9 @@
 //! caller goes away goes on in a task of its own: who hangs up only stops waiting, and who does not
 //! costs no task. Duplicates in this process wait for the same flight.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::panic::AssertUnwindSafe;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -38,10 +38,26 @@ impl Engine {
         W: FnOnce(Execution) -> F + Send + 'static,
         F: Future<Output = Outcome> + Send + 'static,
     {
+        let work = move |execution| async move { (work(execution).await, ()) };
+        self.once_returning(call, work).await.0
+    }
+
+    /// The same for work that has a value of its own beside its outcome, which is never stored: what
+    /// this very caller's work returned, if it ran for this call and the store has taken its end.
+    pub async fn once_returning<W, F, T>(
+        &self,
+        call: impl Into<Arc<Call>>,
+        work: W,
+    ) -> (Answer, Option<T>)
+    where
+        W: FnOnce(Execution) -> F + Send + 'static,
+        F: Future<Output = (Outcome, T)> + Send + 'static,
+        T: Send + 'static,
+    {
         let call = call.into();
         match self.rotating(&call) {
             None => match self.recall(&call) {
-                Some(answer) => answer,
+                Some(answer) => (answer, None),
                 None => self.once_here(call, work).await,
             },
             Some(before) => Box::pin(self.once_in_both(before, call, boxed(work))).await,
@@ -59,10 +75,11 @@ impl Engine {
         Some(answer)
     }
 
-    pub(super) async fn once_here<W, F>(&self, call: Arc<Call>, work: W) -> Answer
+    pub(super) async fn once_here<W, F, T>(&self, call: Arc<Call>, work: W) -> (Answer, Option<T>)
     where
         W: FnOnce(Execution) -> F + Send + 'static,
-        F: Future<Output = Outcome> + Send + 'static,
+        F: Future<Output = (Outcome, T)> + Send + 'static,
+        T: Send + 'static,
     {
         let mut caller = Caller::new(self, &call);
         let mut patience = Patience::default();
@@ -74,7 +91,7 @@ impl Engine {
                     match Box::pin(self.follow(&flight, &call, &mut patience)).await {
                         Followed::Answer(answer) => {
                             caller.answered(&answer, true);
-                            return answer;
+                            return (answer, None);
                         }
                         Followed::Again => {}
                         Followed::Granted(lease, heard) => {
@@ -86,15 +103,15 @@ impl Engine {
             }
         };
         let (guard, granted) = guard;
-        let aboard = Aboard {
+        let leading = LeaderFuture {
             flight: Arc::clone(&guard),
             call: &call,
             flying: Some(self.flight(guard, Arc::clone(&call), granted, work)),
             runtime: None,
         };
-        let answer = aboard.await;
+        let (answer, value) = leading.await;
         caller.answered(&answer, false);
-        answer
+        (answer, value)
     }
 
     /// Claims the slot for a caller who runs the work by hand.
@@ -175,16 +192,17 @@ impl Engine {
     }
 
     /// The whole flight: the claim, the work, what is stored of it. One allocation, whatever happens.
-    fn flight<W, F>(
+    fn flight<W, F, T>(
         &self,
         flight: FlightGuard,
         call: Arc<Call>,
         granted: Option<(Lease, Duration)>,
         work: W,
-    ) -> BoxFuture<'static, Answer>
+    ) -> BoxFuture<'static, (Answer, Option<T>)>
     where
         W: FnOnce(Execution) -> F + Send + 'static,
-        F: Future<Output = Outcome> + Send + 'static,
+        F: Future<Output = (Outcome, T)> + Send + 'static,
+        T: Send + 'static,
     {
         let engine = self.clone();
         let flying = async move {
@@ -201,44 +219,47 @@ impl Engine {
                     flight.enter(Phase::Running);
                     (Execution::unprotected(&call), engine.now())
                 }
-                Claiming::Replay(replay) => return flight.end(Answer::Replayed(replay)),
-                Claiming::Refuse(refusal) => return flight.end(Answer::Refused(refusal)),
+                Claiming::Replay(replay) => return (flight.end(Answer::Replayed(replay)), None),
+                Claiming::Refuse(refusal) => return (flight.end(Answer::Refused(refusal)), None),
             };
             if call.looks_first(&execution) {
                 let looking = Box::pin(engine.look_first(&call, &flight, &execution));
                 if let Some(answer) = looking.await {
-                    return flight.end(answer);
+                    return (flight.end(answer), None);
                 }
             }
-            let answer = engine.run_to_end(&call, &flight, &execution, started, work);
-            let answer = answer.await;
-            flight.end(answer)
+            let running = engine.run_to_end(&call, &flight, &execution, started, work);
+            let (answer, value) = running.await;
+            (flight.end(answer), value)
         };
         Box::pin(flying.in_current_span())
     }
 
     /// Runs the work, and stores or releases what came of it.
-    async fn run_to_end<W, F>(
+    async fn run_to_end<W, F, T>(
         &self,
         call: &Call,
         flight: &Arc<Flight>,
         execution: &Execution,
         started: Duration,
         work: W,
-    ) -> Answer
+    ) -> (Answer, Option<T>)
     where
         W: FnOnce(Execution) -> F,
-        F: Future<Output = Outcome>,
+        F: Future<Output = (Outcome, T)>,
     {
-        let answer = match self.execute(call, execution, started, work).await {
-            Ok(outcome) => self.end(call, flight, execution, outcome).await,
+        let ended = match self.execute(call, execution, started, work).await {
+            Ok((outcome, value)) => {
+                let ending = self.end(call, flight, execution, outcome);
+                with_value(value, flight, ending).await
+            }
             Err(TimedOut) => match self.end(call, flight, execution, Outcome::Unknown).await {
-                Answer::Refused(_) => Answer::Refused(timed_out(call, execution)),
-                overtaken @ (Answer::Ran { .. } | Answer::Replayed(_)) => overtaken,
+                Answer::Refused(_) => (Answer::Refused(timed_out(call, execution)), None),
+                overtaken @ (Answer::Ran { .. } | Answer::Replayed(_)) => (overtaken, None),
             },
         };
         self.emit_ended(call, execution);
-        answer
+        ended
     }
 
     /// The claim is granted: from now on its lease is kept alive, and duplicates wait for us.
@@ -257,17 +278,17 @@ impl Engine {
         Execution::new(self, call, lease, flight, now, &self.inner.clock)
     }
 
-    /// Runs the work to its end, its panic or its deadline.
-    async fn execute<W, F>(
+    /// Runs the work to its end, its panic or its deadline. After a panic it has no value.
+    async fn execute<W, F, T>(
         &self,
         call: &Call,
         execution: &Execution,
         started: Duration,
         work: W,
-    ) -> Result<Outcome, TimedOut>
+    ) -> Result<(Outcome, Option<T>), TimedOut>
     where
         W: FnOnce(Execution) -> F,
-        F: Future<Output = Outcome>,
+        F: Future<Output = (Outcome, T)>,
     {
         let after = call.policy.execution_max;
         let execution = execution.clone();
@@ -276,20 +297,21 @@ impl Engine {
         let ended = tokio::time::timeout(after, running.catch_unwind()).await;
         let took = self.now().saturating_sub(started);
         match ended {
-            Ok(Ok(Outcome::Finished(mut response))) => {
+            Ok(Ok((Outcome::Finished(mut response), value))) => {
                 Arc::make_mut(&mut response).took = took;
-                Ok(Outcome::Finished(response))
+                Ok((Outcome::Finished(response), Some(value)))
             }
-            Ok(Ok(outcome)) => Ok(outcome),
+            Ok(Ok((outcome, value))) => Ok((outcome, Some(value))),
             Ok(Err(_panic)) => {
                 self.emit(call, &Event::Panicked);
-                Ok(Outcome::from(Response {
+                let panicked = Response {
                     took,
                     ..Response::panicked()
-                }))
+                };
+                Ok((Outcome::from(panicked), None))
             }
             Err(_elapsed) => {
-                // Dropped half-way: what it did until then, nobody knows.
+                // Dropped half-way: what it did until then is unknown.
                 self.emit(call, &Event::TimedOut { after });
                 Err(TimedOut)
             }
@@ -362,6 +384,25 @@ impl Drop for Caller<'_> {
     }
 }
 
+/// The answer, with the value of the work. A caller that was told that storing takes long gets no
+/// value any more, and what goes on in the background does not keep it.
+async fn with_value<T>(
+    mut value: Option<T>,
+    flight: &Flight,
+    ending: impl Future<Output = Answer>,
+) -> (Answer, Option<T>) {
+    let mut ending = pin!(ending);
+    let answer = poll_fn(|cx| {
+        let answer = ending.as_mut().poll(cx);
+        if answer.is_pending() && flight.is_stalled() {
+            value = None;
+        }
+        answer
+    });
+    let answer = answer.await;
+    (answer, value)
+}
+
 /// The handler passed its deadline.
 struct TimedOut;
 
@@ -383,12 +424,12 @@ fn timed_out(call: &Call, execution: &Execution) -> Refusal {
 }
 
 /// The work, boxed: flights of any work are one type, and small to move.
-pub(super) type Work = Box<dyn FnOnce(Execution) -> BoxFuture<'static, Outcome> + Send>;
+pub(super) type Work<T> = Box<dyn FnOnce(Execution) -> BoxFuture<'static, (Outcome, T)> + Send>;
 
-fn boxed<W, F>(work: W) -> Work
+fn boxed<W, F, T>(work: W) -> Work<T>
 where
     W: FnOnce(Execution) -> F + Send + 'static,
-    F: Future<Output = Outcome> + Send + 'static,
+    F: Future<Output = (Outcome, T)> + Send + 'static,
 {
     Box::new(|execution| Box::pin(work(execution)))
 }
@@ -396,32 +437,32 @@ where
 /// The caller of a flight: what waits is polled along with it, and costs no task and no wake-up of
 /// its own. If the caller goes away first, or is told that storing takes long, the flight goes on
 /// in a task.
-struct Aboard<'a> {
+struct LeaderFuture<'a, T: Send + 'static> {
     flight: Arc<Flight>,
     call: &'a Call,
-    flying: Option<BoxFuture<'static, Answer>>,
+    flying: Option<BoxFuture<'static, (Answer, Option<T>)>>,
     /// Where that task will run; known once there is something to wait for.
     runtime: Option<Handle>,
 }
 
-impl Future for Aboard<'_> {
-    type Output = Answer;
+impl<T: Send + 'static> Future for LeaderFuture<'_, T> {
+    type Output = (Answer, Option<T>);
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Answer> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let flying = self.flying.as_mut().expect("not polled after its end");
-        if let Poll::Ready(answer) = flying.as_mut().poll(cx) {
+        if let Poll::Ready(ended) = flying.as_mut().poll(cx) {
             self.flying = None;
-            return Poll::Ready(answer);
+            return Poll::Ready(ended);
         }
         self.runtime.get_or_insert_with(Handle::current);
         if self.flight.is_stalled() {
-            return Poll::Ready(Answer::Refused(not_stored(self.call)));
+            return Poll::Ready((Answer::Refused(not_stored(self.call)), None));
         }
         Poll::Pending
     }
 }
 
-impl Drop for Aboard<'_> {
+impl<T: Send + 'static> Drop for LeaderFuture<'_, T> {
     fn drop(&mut self) {
         if let (Some(flying), Some(runtime)) = (self.flying.take(), &self.runtime) {
             runtime.spawn(flying);

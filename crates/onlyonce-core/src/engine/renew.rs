@@ -8,11 +8,10 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use crate::event::{About, Event, Verb};
-use crate::lock;
 use crate::store::{Lease, Renewed};
 
 use super::begin::failed;
-use super::flight::{Flight, Renewal};
+use super::flight::Flight;
 use super::{Engine, Inner};
 
 /// How long the task sleeps at most. A task that a handler wakes may wait behind that handler,
@@ -99,11 +98,7 @@ impl Engine {
     /// Keeps the flight's lease alive until it ends.
     pub(super) fn keep_alive(&self, flight: &Arc<Flight>, lease: Lease, now: Duration) {
         let due = now + lease.lease_for / 3;
-        *lock(&flight.renewal) = Some(Renewal {
-            lease,
-            due,
-            since: now,
-        });
+        flight.keep(lease, now, due);
         self.inner.renewals.schedule(due);
     }
 
@@ -112,16 +107,13 @@ impl Engine {
         self.inner.renewals.due.store(u64::MAX, Ordering::SeqCst);
         let now = self.now();
         for flight in self.inner.flights.all() {
-            let mut renewal = lock(&flight.renewal);
-            let Some(renewal) = renewal.as_mut() else {
+            let Some((next, lease)) = flight.renewal(now) else {
                 continue;
             };
-            if renewal.due <= now {
-                renewal.due = now + renewal.lease.lease_for / 3;
-                let lease = renewal.lease.clone();
+            if let Some(lease) = lease {
                 tokio::spawn(self.clone().renew(Arc::clone(&flight), lease));
             }
-            self.inner.renewals.schedule(renewal.due);
+            self.inner.renewals.schedule(next);
         }
     }
 
@@ -129,13 +121,11 @@ impl Engine {
         let event = match self.inner.store.renew(&lease, lease.lease_for).await {
             Ok(Renewed::Kept) => Event::Renewed,
             Ok(Renewed::Lost) => {
-                let was_running = lock(&flight.renewal).take().is_some();
+                let is_loss = flight.lose();
                 self.inner.flights.put_aside(&flight);
-                // Once the handler has ended this may be our own completion: no loss to tell of.
-                if !was_running || flight.is_settling() {
+                if !is_loss {
                     return;
                 }
-                flight.lose();
                 Event::LeaseLost
             }
             Ok(Renewed::Busy) => {
@@ -160,9 +150,7 @@ impl Engine {
     /// Tries again what did not prolong the lease, well before its end.
     fn renew_soon(&self, flight: &Flight, lease: &Lease) {
         let soon = self.now() + lease.lease_for / 10;
-        if let Some(renewal) = lock(&flight.renewal).as_mut() {
-            renewal.due = renewal.due.min(soon);
-        }
+        flight.renew_by(soon);
         self.inner.renewals.schedule(soon);
     }
 }

@@ -35,12 +35,13 @@ impl Engine {
     }
 
     /// Runs `work` once for both.
-    pub(super) async fn once_in_both(
+    pub(super) async fn once_in_both<T: Send + 'static>(
         &self,
         (former, before): (Self, Arc<Call>),
         call: Arc<Call>,
-        work: Work,
-    ) -> Answer {
+        work: Work<T>,
+    ) -> (Answer, Option<T>) {
+        // Noted beside the outer flight, whose caller may be answered before that ends.
         let own = Arc::new(Mutex::new(None));
         let (said, engine, inner) = (Arc::clone(&own), self.clone(), Arc::clone(&call));
         let outer = move |execution: Execution| async move {
@@ -51,22 +52,22 @@ impl Engine {
                 *lock(&noted) = inside.flight();
                 work(inside)
             };
-            let mut answer = engine.once_here(Arc::clone(&inner), work).await;
-            *lock(&said) = Some(answer.clone());
+            let (mut answer, value) = engine.once_here(Arc::clone(&inner), work).await;
+            *lock(&said) = Some((answer.clone(), value));
             if is_not_stored(&answer) {
                 // Its callers are told so; the slot stays ours until the result is stored, or not.
                 execution.stall();
                 let flown = lock(&flown).take();
                 answer = engine.stored_at_last(inner, flown).await;
             }
-            echo(&answer, &execution)
+            (echo(&answer, &execution), ())
         };
-        let answer = former.once_here(before, outer).await;
+        let (answer, _) = former.once_here(before, outer).await;
         match lock(&own).take() {
-            Some(own) => either(own, answer, &call.meta),
+            Some((own, value)) => (either(own, answer, &call.meta), value),
             None => {
                 self.tell(&call, &answer);
-                answer
+                (answer, None)
             }
         }
     }
@@ -120,11 +121,11 @@ impl Engine {
         }
         // It is over: the store knows how it ended, and nothing is left to run.
         let nothing = async |execution: Execution| match execution.attempt() {
-            1 => Outcome::NotRun,
+            1 => (Outcome::NotRun, ()),
             // Taken over from the one that ran it, and as much in doubt as before.
-            _ => Outcome::Unknown,
+            _ => (Outcome::Unknown, ()),
         };
-        Box::pin(self.once_here(call, nothing)).await
+        Box::pin(self.once_here(call, nothing)).await.0
     }
 
     /// Says what a caller got from the former half.

@@ -24,4 +24,5 @@ mod shutdown;
 mod steps;
 mod store_trouble;
 mod support;
+mod values;
 mod waiting;

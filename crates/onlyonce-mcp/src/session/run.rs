@@ -1,6 +1,6 @@
 //! What becomes of a call: whether it is covered, under which key, and how it runs once.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use onlyonce_core::engine::{Call, Who};
@@ -35,17 +35,17 @@ impl Session {
         }
         let call = Arc::new(call);
         let keyed = self.keyed(&call, &key, origin);
-        let own = Arc::new(OnceLock::new());
-        let (session, kept) = (Arc::clone(self), Arc::clone(&own));
-        let work = move |execution| async move { session.run(&call, execution, &kept).await };
-        match self.engine.once(keyed, work).await {
+        let session = Arc::clone(self);
+        let work = move |execution| async move { session.run(&call, execution).await };
+        let (answer, own) = self.engine.once_returning(keyed, work).await;
+        match answer {
             Answer::Ran {
                 response,
                 as_returned,
                 ..
-            } => match own.get() {
+            } => match own.flatten() {
                 // What the tool said, though it may be too large to be stored.
-                Some(reply) if as_returned => Reply::clone(reply),
+                Some(reply) if as_returned => reply,
                 Some(_) | None => repeated(&response, origin),
             },
             Answer::Replayed(replay) if replay.response.origin == Origin::Handler => {
@@ -88,20 +88,19 @@ impl Session {
     }
 
     /// Sends the call to the server and waits for its reply.
-    async fn run(&self, call: &ToolCall, execution: Execution, own: &OnceLock<Reply>) -> Outcome {
+    async fn run(&self, call: &ToolCall, execution: Execution) -> (Outcome, Option<Reply>) {
         let id = self.next_id();
         let Some(answered) = self.ask(&id, call.message_as(&id)).await else {
-            return Outcome::NotRun;
+            return (Outcome::NotRun, None);
         };
         let reply = match answered.await {
             Ok(Heard::Reply(reply)) => reply,
-            Ok(Heard::NotSent) => return Outcome::NotRun,
+            Ok(Heard::NotSent) => return (Outcome::NotRun, None),
             // The server went without a word: it may have done everything but answer.
-            Err(_) => return Outcome::Unknown,
+            Err(_) => return (Outcome::Unknown, None),
         };
         let outcome = outcome(&reply, self.rules.errors, &self.policy.limits, &execution);
-        drop(own.set(reply));
-        outcome
+        (outcome, Some(reply))
     }
 
     /// Asks the verifying tool whether an earlier attempt at a call happened.
