@@ -29,21 +29,23 @@ const NEEDED: [(&str, &str); 5] = [
     ("key", "key.pem"),
     ("key_file", "jwt.pem"),
 ];
-/// Settings that a variable or a flag may give.
-pub(super) const OVERRIDES: [&str; 12] = [
-    "listen",
-    "admin",
-    "admin_token_file",
-    "upstream",
-    "store",
-    "profile",
-    "mode",
-    "ttl",
-    "namespace",
-    "instance",
-    "secret_file",
-    "drain",
-];
+/// Names the settings that a variable or a flag may give, and takes them from one set of settings into
+/// another.
+macro_rules! overrides {
+    ($($field:ident)+) => {
+        /// Settings that a variable or a flag may give.
+        pub(super) const OVERRIDES: &[&str] = &[$(stringify!($field)),+];
+
+        /// Replaces those of `config` that `given` has.
+        fn override_by(given: Config, config: &mut Config) {
+            $(if given.$field.is_some() {
+                config.$field = given.$field;
+            })+
+        }
+    };
+}
+
+overrides!(listen admin admin_token_file upstream store profile mode ttl namespace instance secret_file drain);
 
 /// Reads the settings: `file` if there is one, then the `ONLYONCE_…` among `variables`, then
 /// `flags` by their names in the schema.
@@ -159,7 +161,7 @@ impl<'a> Reading<'a> {
 
 fn set(config: &mut Config, name: &str, value: &str) -> Result<(), String> {
     if !OVERRIDES.contains(&name) {
-        let near = nearest(name, &OVERRIDES).map_or_else(
+        let near = nearest(name, OVERRIDES).map_or_else(
             || format!("there are {}", OVERRIDES.join(", ")),
             |near| format!("did you mean {PREFIX}{}?", near.to_ascii_uppercase()),
         );
@@ -167,14 +169,7 @@ fn set(config: &mut Config, name: &str, value: &str) -> Result<(), String> {
     }
     let text = format!("{name} = {}", toml::Value::from(value));
     let given: Config = toml::from_str(&text).map_err(|error| explain(None, error.message()))?;
-    macro_rules! take {
-        ($($field:ident)+) => {$(
-            if given.$field.is_some() {
-                config.$field = given.$field;
-            }
-        )+};
-    }
-    take!(listen admin admin_token_file upstream store profile mode ttl namespace instance secret_file drain);
+    override_by(given, config);
     Ok(())
 }
 
