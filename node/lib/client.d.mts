@@ -7,7 +7,7 @@ export class RefusedError extends Error {
 }
 /** No answer after all attempts. The key is kept for the next try. */
 export class UnansweredError extends Error {}
-/** The data changed after a request whose outcome is not known. */
+/** The data changed while a request is on its way, or after one whose outcome is not known. */
 export class ChangedError extends Error {}
 
 export interface Kept {
@@ -72,7 +72,7 @@ export interface Sending {
 export class Client {
   constructor(options?: ClientOptions)
   readonly counts: { sent: number; retries: number; replayed: number; refused: number; unanswered: number }
-  /** Sends a request for an intention. A second call meanwhile gets the same answer. */
+  /** Sends a request for an intention. A second call meanwhile gets the same answer; with other data it is a `ChangedError`. */
   send(intention: string, url: string, options?: Sending): Promise<Response>
   /** Drops an intention: the next request for it has a new key. */
   forget(intention: string): Promise<unknown>

@@ -3,6 +3,8 @@
 // that was killed, repeats the request with the same key.
 
 const IN_PROGRESS_MS = 2000
+const WAIT_MIN_MS = 100
+const WAIT_MAX_MS = 60 * 60 * 1000
 
 /**
  * The service refuses this request. Where `isKept`, that does not say what became of an earlier attempt (a
@@ -26,7 +28,7 @@ export class UnansweredError extends Error {
   }
 }
 
-/** The data changed after a request whose outcome is not known. */
+/** The data changed while a request is on its way, or after one whose outcome is not known. */
 export class ChangedError extends Error {
   constructor() {
     super('the data changed, and an earlier request with it may have taken effect: settle that first, or forget() it')
@@ -158,12 +160,20 @@ export class Client {
     this.counts = { sent: 0, retries: 0, replayed: 0, refused: 0, unanswered: 0 }
   }
 
-  /** Sends a request for an intention, such as `order of cart 7`. A second call meanwhile gets the same answer. */
+  /**
+   * Sends a request for an intention, such as `order of cart 7`. A second call meanwhile gets the same answer;
+   * with other data it is a `ChangedError`.
+   */
   async send(intention, url, options = {}) {
+    const digest = digestOf(options.method ?? 'POST', url, options.body)
     const running = this.#running.get(intention)
-    if (running) return (await running).clone()
-    const sending = this.#send(intention, url, options).finally(() => this.#running.delete(intention))
-    this.#running.set(intention, sending)
+    if (running) {
+      // The answer to something else would be taken for the one to this.
+      if ((await running.digest) !== (await digest)) throw new ChangedError()
+      return (await running.sending).clone()
+    }
+    const sending = this.#send(intention, digest, url, options).finally(() => this.#running.delete(intention))
+    this.#running.set(intention, { digest, sending })
     return (await sending).clone()
   }
 
@@ -172,14 +182,14 @@ export class Client {
     return this.keys.delete(intention)
   }
 
-  async #send(intention, url, { method = 'POST', headers = {}, body, signal } = {}) {
-    const digest = await digestOf(method, url, body)
+  async #send(intention, digest, url, { method = 'POST', headers = {}, body, signal }) {
+    const asked = await digest
     // One tab at a time, so that two tabs with one intention have one key.
-    const key = await alone(intention, () => this.#key(intention, digest))
+    const key = await alone(intention, () => this.#key(intention, asked))
     const request = { method, body, headers: { ...headers, [this.header]: key } }
     const { response, settles } = await this.#tried(url, request, signal)
     if (response.headers.get('idempotent-replayed') === 'true') this.counts.replayed += 1
-    if (settles) await this.keys.delete(intention)
+    if (settles) await alone(intention, () => this.#settled(intention, key))
     if (!response.ok) {
       this.counts.refused += 1
       throw new RefusedError(response, await problemOf(response), !settles)
@@ -199,6 +209,11 @@ export class Client {
     return kept.key
   }
 
+  /** Drops the key that was answered, and not one that another tab has made since. */
+  async #settled(intention, key) {
+    if ((await this.keys.get(intention))?.key === key) await this.keys.delete(intention)
+  }
+
   /** The first answer that ends it. */
   async #tried(url, request, signal) {
     let last
@@ -209,8 +224,12 @@ export class Client {
         this.counts.sent += 1
         const response = await this.#attempt(url, request, signal)
         const verdict = this.#isOfTheService(request, response) ? await judge(response) : { isFinal: false }
-        if (verdict.isFinal) return { response, settles: verdict.settles }
-        wait = verdict.wait ?? wait
+        if (verdict.isFinal) {
+          // All of it: of an answer that breaks off the rest can be had with this key only.
+          if (verdict.settles) await response.clone().arrayBuffer()
+          return { response, settles: verdict.settles }
+        }
+        if (verdict.wait !== undefined) wait = bounded(verdict.wait)
         last = new Error(`the service answered ${response.status}`)
         // It runs: to wait for it is no failed attempt.
         if (!verdict.isRunning) attempt += 1
@@ -257,7 +276,9 @@ async function judge(response) {
   if (status === 408 || status === 425 || status === 429 || status >= 500) {
     const problem = await problemOf(response)
     const isFinal = retryable(problem) === false || status === 501 || status === 507
-    return { isFinal, settles: isFinal, wait }
+    // That it is not to be sent again does not say that it did not happen.
+    const settles = isFinal && !isOfAProxy(status) && !isOfTheLayer(problem)
+    return { isFinal, settles, wait }
   }
   if (status === 409 || (status === 202 && wait !== undefined)) {
     const problem = await problemOf(response)
@@ -269,18 +290,27 @@ async function judge(response) {
   return { isFinal: true, settles: response.ok || !isOfTheLayer(await problemOf(response)) }
 }
 
-/** A refusal that is about the key, in every profile's words: it is no outcome of the operation. */
-function isOfTheLayer(problem) {
-  return /outcome.unknown|idempotency|mismatch|^conflict$/i.test(codeOf(problem) ?? '')
+/** Statuses that stand for a service that gave no answer: none says whether it took effect. */
+function isOfAProxy(status) {
+  return status === 408 || status === 425 || status === 429 || (status >= 502 && status <= 504)
 }
 
-function codeOf(problem) {
-  const code = problem?.type ?? problem?.code ?? problem?.error?.code ?? problem?.error?.type
-  return typeof code === 'string' ? code : undefined
+/** A refusal that is about the key, in every profile's words: it is no outcome of the operation. */
+function isOfTheLayer(problem) {
+  const about = /outcome-unknown|idempotency|mismatch|^conflict$|request-id-(previously-used|reused)|out-of-(time|window)/
+  return codesOf(problem).some((code) => about.test(code))
+}
+
+/** What an error calls itself, in every profile's form: `OutcomeUnknown` and `outcome_unknown` are one. */
+function codesOf(problem) {
+  const error = problem?.error ?? problem?.errors?.[0] ?? problem
+  const codes = [error?.type, error?.code, error?.status, problem?.details?.[0]?.issue]
+  const texts = codes.filter((code) => typeof code === 'string')
+  return texts.map((code) => code.replace(/([a-z])(?=[A-Z])/g, '$1-').toLowerCase().replace(/[^a-z0-9]+/g, '-'))
 }
 
 function saysInProgress(problem) {
-  return /in.progress|concurrent/i.test(codeOf(problem) ?? '')
+  return codesOf(problem).some((code) => /in-progress|in-flight|concurrent/.test(code))
 }
 
 /** A conflict that ends by itself, by the code of the profile's error, else by its `Retry-After`. */
@@ -308,6 +338,11 @@ export function retryAfter(value, now = Date.now()) {
   if (/^\d+$/.test(value.trim())) return Number(value) * 1000
   const at = Date.parse(value)
   return Number.isNaN(at) ? undefined : Math.max(0, at - now)
+}
+
+/** Not at once, and not later than timers can count: they would fire at once too. */
+function bounded(wait) {
+  return Math.min(Math.max(wait, WAIT_MIN_MS), WAIT_MAX_MS)
 }
 
 /** Exponential, with full jitter. */

@@ -224,6 +224,97 @@ for (const [what, status, problem] of [
   })
 }
 
+/** What breaks off after its head: `ok`, and the body never ends. */
+function breakingOff(status) {
+  const body = new ReadableStream({
+    start(controller) {
+      controller.enqueue(new TextEncoder().encode('half an ans'))
+    },
+    pull(controller) {
+      controller.error(new TypeError('terminated'))
+    },
+  })
+  return new Response(body, { status })
+}
+
+test('an answer that breaks off settles nothing: the rest of it is asked for with the same key', async () => {
+  const sent = []
+  const fetching = async (_url, init) => {
+    sent.push(init.headers['Idempotency-Key'])
+    return sent.length === 1 ? breakingOff(201) : new Response('order 1', { status: 201 })
+  }
+  const client = new Client({ keys: new MemoryKeys(), fetch: fetching, sleep: quick })
+
+  const response = await client.send('cart 7', 'http://shop/', { body })
+
+  assert.equal(await response.text(), 'order 1')
+  assert.deepEqual([sent.length, new Set(sent).size], [2, 1])
+})
+
+for (const [profile, status, problem] of [
+  ['acp', 409, { type: 'processing_error', code: 'outcome_unknown', message: '' }],
+  ['paypal', 409, { name: 'RESOURCE_CONFLICT', details: [{ issue: 'OUTCOME_UNKNOWN' }] }],
+  ['square', 409, { errors: [{ category: 'API_ERROR', code: 'OUTCOME_UNKNOWN' }] }],
+  ['repeatable-requests', 409, { error: { code: 'OutcomeUnknown', message: '' } }],
+  ['guardian', 409, { error: { code: 'OUTCOME_UNKNOWN', message: '' } }],
+  ['standard: a gateway that lost its service', 502, { type: 'urn:onlyonce:problem:bad-gateway', retryable: false }],
+  ['standard: an operation that took too long', 504, { type: 'urn:onlyonce:problem:timed-out', retryable: false }],
+  ['standard: a key that is too old', 400, { type: 'urn:onlyonce:problem:key-out-of-time', retryable: false }],
+]) {
+  test(`doubt settles nothing, in the words of ${profile}`, async () => {
+    const { fetching, sent } = answering([status, {}, problem], [201])
+    const client = new Client({ keys: new MemoryKeys(), fetch: fetching, sleep: quick })
+
+    await assert.rejects(client.send('x', 'http://shop/', { body }), (error) => error.isKept === true)
+    await client.send('x', 'http://shop/', { body })
+
+    assert.equal(new Set(sent).size, 1)
+  })
+}
+
+test('what runs is awaited in the words of every profile, and never without a pause', async () => {
+  const waits = []
+  for (const [headers, problem] of [
+    [{ 'retry-after': '0' }, { error: { code: 'RequestInProgress' } }],
+    [{ 'retry-after': '99999999' }, { type: 'invalid_request', code: 'idempotency_in_flight' }],
+    [{}, { details: [{ issue: 'PREVIOUS_REQUEST_IN_PROGRESS' }] }],
+  ]) {
+    const { fetching } = answering([409, headers, problem], [201])
+    const client = new Client({ keys: new MemoryKeys(), fetch: fetching, sleep: async (wait) => waits.push(wait) })
+    assert.equal((await client.send('x', 'http://shop/', { body })).status, 201)
+  }
+  assert.deepEqual(waits, [100, 3_600_000, 2000])
+})
+
+test('a second request with other data meanwhile is not given the first one its answer', async () => {
+  let answer
+  const answered = new Promise((resolve) => {
+    answer = resolve
+  })
+  const client = new Client({ keys: new MemoryKeys(), fetch: () => answered })
+
+  const first = client.send('cart 7', 'http://shop/', { body })
+  const other = client.send('cart 7', 'http://shop/', { body: '{"cents":6}' })
+
+  await assert.rejects(other, ChangedError)
+  answer(new Response('order 1', { status: 201 }))
+  assert.equal((await first).status, 201)
+  assert.equal(client.counts.sent, 1)
+})
+
+test('an answer that comes late drops its own key alone', async () => {
+  const keys = new MemoryKeys()
+  const fetching = async () => {
+    // Another tab was answered meanwhile, and has begun the same intention again.
+    await keys.put('cart 7', { key: 'of another tab', digest: '', sent: true })
+    return new Response('order 1')
+  }
+
+  await new Client({ keys, fetch: fetching }).send('cart 7', 'http://shop/', { body })
+
+  assert.equal((await keys.get('cart 7')).key, 'of another tab')
+})
+
 test('an answer of the service, good or bad, settles an intention', async () => {
   const { fetching, sent } = answering([402, {}, { detail: 'no money' }], [201])
   const client = new Client({ keys: new MemoryKeys(), fetch: fetching })
