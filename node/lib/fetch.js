@@ -7,6 +7,7 @@ const { Stepper, room, whenAbandoned } = require('./steps')
 
 function fetchHandler(site, handler, { principal } = {}) {
   return async function onlyonce(request, ...more) {
+    const who = principal?.(request)
     const stepper = new Stepper()
     let exchange
     try {
@@ -14,7 +15,6 @@ function fetchHandler(site, handler, { principal } = {}) {
       const headers = [...request.headers].flat()
       if (!request.headers.has('host')) headers.push('host', url.host)
       const target = url.pathname + url.search
-      const who = principal?.(request)
       exchange = site.exchange(request.method, target, headers, who, stepper.signal, stepper.number)
     } catch (error) {
       stepper.close()

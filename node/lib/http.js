@@ -8,15 +8,24 @@ const { Stepper, room, whenAbandoned } = require('./steps')
 
 function nodeMiddleware(site, { principal } = {}) {
   return function onlyonce(request, response, next, taken = () => {}) {
+    let who
+    try {
+      who = principal?.(request)
+    } catch (error) {
+      return next(error)
+    }
     const stepper = new Stepper()
     let exchange
     try {
-      const who = principal?.(request)
       const { method, originalUrl, url, rawHeaders } = request
       exchange = site.exchange(method, originalUrl ?? url, rawHeaders, who, stepper.signal, stepper.number)
     } catch (error) {
       stepper.close()
-      return next(classed(error))
+      const wrong = classed(error)
+      if (!(wrong instanceof TypeError)) return next(wrong)
+      // Node reads more than HTTP allows: such a request is its client's mistake, and none of the application's.
+      taken()
+      return refuse(request, response, 400)
     }
     if (!exchange) {
       stepper.close()
@@ -30,6 +39,13 @@ function nodeMiddleware(site, { principal } = {}) {
     }
     new Serving(request, response, next, stepper, exchange, taken).serve()
   }
+}
+
+/** Answers without anybody's help. */
+function refuse(request, response, status) {
+  if (!response.headersSent) response.writeHead(status)
+  response.end()
+  discard(request)
 }
 
 /** Takes the opt-out header off a response that the engine has nothing to do with. */
@@ -352,4 +368,4 @@ function bytes(chunk, encoding) {
   return typeof chunk === 'string' ? Buffer.from(chunk, typeof encoding === 'string' ? encoding : 'utf8') : chunk
 }
 
-module.exports = { nodeMiddleware }
+module.exports = { nodeMiddleware, refuse }

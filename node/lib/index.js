@@ -4,7 +4,7 @@
 const errors = require('./errors')
 const { calling, classed } = errors
 const { fetchHandler } = require('./fetch')
-const { nodeMiddleware } = require('./http')
+const { nodeMiddleware, refuse } = require('./http')
 const { Stepper, native, whenAbandoned } = require('./steps')
 
 const DRAIN_SECONDS = 10
@@ -89,8 +89,10 @@ class Engine {
   listener(handler, options = {}) {
     const middleware = this.express(options)
     return (request, response) => middleware(request, response, (error) => {
-      if (error) throw error
-      return handler(request, response)
+      if (!error) return handler(request, response)
+      // There is nobody to hand it to: thrown, it would end the process.
+      console.error('onlyonce: a request was not handled', error)
+      refuse(request, response, 500)
     })
   }
 

@@ -3,6 +3,7 @@
 
 const assert = require('node:assert/strict')
 const http = require('node:http')
+const net = require('node:net')
 const { test } = require('node:test')
 const { setTimeout: sleep } = require('node:timers/promises')
 const express = require('express')
@@ -171,6 +172,34 @@ test('what is not covered passes, and a body that was read before is told', asyn
   const headers = { ...KEY, 'content-type': 'application/json' }
   const late = await fetch(`http://127.0.0.1:${server.address().port}/`, { method: 'POST', headers, body: '{}' })
   assert.match(await late.text(), /before anything that reads the body/)
+  server.closeAllConnections()
+  server.close()
+  await engine.close()
+})
+
+test('what is no request, or of a caller who cannot be read, is answered and ends nothing', async () => {
+  const engine = await Engine.open('memory:')
+  const principal = (request) => {
+    if (request.headers['x-user'] === undefined) throw new RangeError('who is this?')
+    return request.headers['x-user']
+  }
+  const listener = engine.listener((_request, response) => response.end('fine'), { principal })
+  const server = http.createServer(listener).listen(0, '127.0.0.1')
+  await new Promise((resolve) => server.once('listening', resolve))
+  const status = (target, more) =>
+    new Promise((resolve) => {
+      let said = ''
+      const socket = net.connect(server.address().port, '127.0.0.1')
+      socket.write(`GET ${target} HTTP/1.1\r\nhost: shop\r\nconnection: close\r\n${more}\r\n`)
+      socket.on('data', (piece) => {
+        said += piece
+      })
+      socket.on('close', () => resolve(said.slice(9, 12)))
+    })
+
+  assert.equal(await status('/<', 'x-user: ada\r\n'), '400')
+  assert.equal(await status('/', ''), '500')
+  assert.equal(await status('/', 'x-user: ada\r\n'), '200')
   server.closeAllConnections()
   server.close()
   await engine.close()
