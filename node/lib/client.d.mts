@@ -87,6 +87,7 @@ export function protectForm(
   options: {
     client: Client
     intention?: string
+    /** JSON otherwise: of fields that are there several times all values, and files are an error. */
     encode?: (data: unknown) => { body: string; headers: Record<string, string> }
     onAnswer?: (response: Response) => void
     onError?: (error: unknown) => void

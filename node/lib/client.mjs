@@ -390,6 +390,12 @@ export function protectForm(form, { client, intention, encode = asJSON, onAnswer
   return () => form.removeEventListener('submit', submit)
 }
 
+/** A field that is there several times is a list of its values. */
 function asJSON(data) {
-  return { body: JSON.stringify(Object.fromEntries(data)), headers: { 'content-type': 'application/json' } }
+  const fields = Object.create(null)
+  for (const [name, value] of data) {
+    if (typeof value !== 'string') throw new TypeError(`the field ${name} is a file, which JSON cannot carry: give encode`)
+    fields[name] = name in fields ? [].concat(fields[name], value) : value
+  }
+  return { body: JSON.stringify(fields), headers: { 'content-type': 'application/json' } }
 }

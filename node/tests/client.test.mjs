@@ -371,6 +371,36 @@ test('a form sends one request for one intention', () =>
     assert.deepEqual([shop.runs, button.disabled], [1, false])
   }))
 
+test('a form loses no value of a field, and a file is not sent as nothing', async () => {
+  const form = new EventTarget()
+  Object.assign(form, { action: 'http://shop/', querySelectorAll: () => [] })
+  const submitted = async (fields) => {
+    globalThis.FormData = class extends Array {
+      constructor() {
+        super(...fields)
+      }
+    }
+    const bodies = []
+    const fetching = async (_url, init) => {
+      bodies.push(init.body)
+      return new Response()
+    }
+    const client = new Client({ keys: new MemoryKeys(), fetch: fetching })
+    const ended = new Promise((resolve) => {
+      const off = protectForm(form, { client, onAnswer: () => resolve(off()), onError: (error) => resolve(off() ?? error) })
+    })
+    form.dispatchEvent(new Event('submit', { cancelable: true }))
+    return { error: await ended, bodies }
+  }
+
+  const several = await submitted([['size', 'L'], ['extra', 'a'], ['extra', 'b'], ['extra', 'c']])
+  const file = await submitted([['size', 'L'], ['photo', new Blob(['x'])]])
+
+  assert.deepEqual(several.bodies, ['{"size":"L","extra":["a","b","c"]}'])
+  assert.ok(file.error instanceof TypeError)
+  assert.deepEqual(file.bodies, [])
+})
+
 test('it loads without native code', () => {
   const code = `
     const { Client } = await import('onlyonce/client')
