@@ -177,10 +177,15 @@ impl Execution {
             .is_some_and(|protection| protection.flight.is_lost())
     }
 
-    /// Whose it is, for its steps; nothing when running without protection.
-    pub(super) fn origin(&self) -> Option<(&Engine, &Call)> {
-        let protection = self.protection()?;
-        Some((&protection.engine, &protection.call))
+    /// Whose it is and its lease, for its steps; nothing when running without protection.
+    pub(super) fn origin(&self) -> Option<(&Engine, &Call, &Lease)> {
+        let Protection {
+            engine,
+            call,
+            lease,
+            ..
+        } = self.protection()?;
+        Some((engine, call, lease))
     }
 
     /// Notes the name of a step; returns whether it is the first of that name.

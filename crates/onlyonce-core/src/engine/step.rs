@@ -26,6 +26,7 @@ use super::execution::Execution;
 
 pub use self::records::{step_of, steps_of};
 
+mod former;
 mod records;
 
 /// The longest name of a step.
@@ -222,7 +223,7 @@ impl Step<'_> {
                 name: name.to_owned(),
             });
         }
-        let Some((engine, parent)) = execution.origin() else {
+        let Some((engine, parent, lease)) = execution.origin() else {
             return work(execution.clone()).await.map_err(StepError::Failed);
         };
         if execution.is_lost() {
@@ -230,10 +231,21 @@ impl Step<'_> {
                 name: name.to_owned(),
             });
         }
-        let call = engine.step_call(parent, name, &input, on_lapse);
+        let call = Arc::new(engine.step_call(parent, name, &input, on_lapse));
         let slot = call.slot;
         let keep_for = call.keep_for;
-        match Box::pin(engine.begin(call)).await {
+        let kept = |source| StepError::Store {
+            name: name.to_owned(),
+            source,
+        };
+        let mut verdict = Box::pin(engine.begin(Arc::clone(&call))).await;
+        if former::may_be_former(&verdict) {
+            let forgetting = Box::pin(engine.forget_former(parent, lease, &call));
+            if forgetting.await.map_err(kept)? {
+                verdict = Box::pin(engine.begin(call)).await;
+            }
+        }
+        match verdict {
             Verdict::Execute(held) => {
                 let inside = held.execution().clone();
                 let (outcome, made) = match work(inside).await {
@@ -271,13 +283,7 @@ impl Step<'_> {
                 }
             }
             Verdict::Replay(replay) => {
-                engine
-                    .keep_step(&slot, keep_for)
-                    .await
-                    .map_err(|source| StepError::Store {
-                        name: name.to_owned(),
-                        source,
-                    })?;
+                engine.keep_step(&slot, keep_for).await.map_err(kept)?;
                 read(name, &replay.response)
             }
             Verdict::Refuse(refusal) if refusal.reason == Reason::Mismatch => {
@@ -330,17 +336,12 @@ impl Engine {
         policy: &Arc<Policy>,
         meta: &Arc<Meta>,
     ) -> Call {
-        // However late the parent ends, its steps are kept for longer.
-        let more = parent
-            .policy
-            .execution_max
-            .saturating_add(parent.policy.lease_for);
         Call {
             slot,
             key: parent.key.clone(),
             fingerprint,
             policy: Arc::clone(policy),
-            keep_for: parent.keep_for.saturating_add(more),
+            keep_for: parent.keep_for.saturating_add(kept_longer(parent)),
             meta: Arc::clone(meta),
             former: None,
             attempt_min: 1,
@@ -427,6 +428,16 @@ impl Engine {
             said.join(", ")
         }
     }
+}
+
+/// How much longer than its parent a step is kept, however late the parent ends.
+fn kept_longer(parent: &Call) -> Duration {
+    let Policy {
+        execution_max,
+        lease_for,
+        ..
+    } = &*parent.policy;
+    execution_max.saturating_add(*lease_for)
 }
 
 /// The rules of a step: only values are stored, and what an earlier attempt still holds is waited

@@ -449,3 +449,36 @@ async fn steps_need_no_place_of_their_own_and_end_with_an_engine_that_closes() {
 
     assert_eq!(told.await.unwrap(), "1 2");
 }
+
+/// The finished steps of an operation are kept a little longer than its answer.
+#[tokio::test(start_paused = true)]
+async fn a_key_that_is_used_again_after_its_retention_runs_its_steps_anew() {
+    let store = Arc::new(MemoryStore::new());
+    let world = World::crashing_at(NEVER);
+    live(&store, &world, OnLapse::Hold).await.unwrap();
+
+    tokio::time::sleep(KEEP + Duration::from_secs(1)).await;
+    let again = live(&store, &world, OnLapse::Hold).await;
+    let replayed = live(&store, &world, OnLapse::Hold).await;
+
+    assert_eq!(again.unwrap(), "charge done");
+    assert_eq!(replayed.unwrap(), "charge done");
+    let once = ["reserve", "charge", "mail"];
+    assert_eq!(world.effects(), [once, once].concat());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_step_that_an_operator_has_just_resolved_does_not_run_however_short_it_is_kept() {
+    let store = Arc::new(MemoryStore::new());
+    let world = World::crashing_at(5);
+    die(&store, &world, OnLapse::Hold).await;
+    live(&store, &world, OnLapse::Hold).await.unwrap_err();
+    let slot = step(&store, "charge").await;
+    let found = Arc::new(Response::new(StatusCode::OK, "\"charge found\""));
+
+    store.resolve(&slot, &found, LEASE).await.unwrap();
+    let value = live(&store, &world, OnLapse::Hold).await;
+
+    assert_eq!(value.unwrap(), "charge found");
+    assert_eq!(world.effects(), ["reserve", "charge", "mail"]);
+}
