@@ -13,13 +13,13 @@ use http::{HeaderValue, Request, Response, Uri};
 use http_body::Body as _;
 use http_body_util::{BodyExt as _, Limited};
 use onlyonce_core::{DerivedId, Finding, Key};
-use onlyonce_tower::{Execution, Question, Reconciler, RequestBody};
-use serde_json::Value;
+use onlyonce_tower::{Execution, Question, Reconciler, RequestBody, without_body_marks};
+use serde_json::value::RawValue;
 use tower_service::Service as _;
 
 use crate::auth_check;
 use crate::body::ClientBody;
-use crate::config::{ConfigError, Lookup, Piece, Span, Template, Variable};
+use crate::config::{ConfigError, Lookup, Piece, Pointer, Span, Template, Variable};
 use crate::forward::Peer;
 use crate::target::TARGET_BYTES_MAX;
 use crate::upstream::{AnswerBody, Upstream};
@@ -157,15 +157,18 @@ impl Asking {
         if let Some(status) = self.lookup.table().status {
             parts.status = status.get();
         }
+        // The length that was announced may be another request's: to HEAD there is no body.
+        parts.headers.remove(CONTENT_LENGTH);
         let Some(pointer) = &self.lookup.table().answer else {
             return question.happened(&parts, body);
         };
         if parts.headers.contains_key(CONTENT_ENCODING) {
             return Finding::CannotTell;
         }
-        match answer_at(&body, pointer.as_str()) {
+        match answer_at(&body, pointer) {
             At::There(answer) => {
-                parts.headers.remove(CONTENT_LENGTH);
+                // What speaks of the whole is not true of a part.
+                without_body_marks(&mut parts.headers);
                 let json = HeaderValue::from_static("application/json");
                 parts.headers.insert(CONTENT_TYPE, json);
                 question.happened(&parts, answer)
@@ -210,21 +213,22 @@ enum At {
     Unclear,
 }
 
-fn answer_at(body: &[u8], pointer: &str) -> At {
-    let Ok(document) = serde_json::from_slice::<Value>(body) else {
-        return At::Unclear;
-    };
-    match document.pointer(pointer) {
-        Some(Value::Null) => At::Nothing,
-        Some(found) => At::There(found.to_string().into()),
-        None => {
-            let (parent, _) = pointer.rsplit_once('/').unwrap_or_default();
-            match document.pointer(parent) {
-                Some(Value::Array(items)) if items.is_empty() => At::Nothing,
-                _ => At::Unclear,
-            }
-        }
+/// Numbers keep their digits. What is there twice is unclear.
+fn answer_at(body: &[u8], pointer: &Pointer) -> At {
+    match pointer.find(body).as_deref() {
+        Some([found]) if found.get() == "null" => At::Nothing,
+        Some([found]) => At::There(found.get().to_owned().into()),
+        Some([]) => match pointer.find_parent(body).as_deref() {
+            Some([parent]) if is_empty_list(parent) => At::Nothing,
+            _ => At::Unclear,
+        },
+        Some(_) | None => At::Unclear,
     }
+}
+
+fn is_empty_list(value: &RawValue) -> bool {
+    let items = serde_json::from_str::<Vec<&RawValue>>(value.get());
+    items.is_ok_and(|items| items.is_empty())
 }
 
 /// What the places in a template stand for.
@@ -238,7 +242,6 @@ struct Values<'v, 'a> {
 /// The target of a look. Values are data: none can change which resource is asked for.
 fn target(template: &Template, values: &Values<'_, '_>) -> Result<Uri, Unusable> {
     let mut target = String::new();
-    let body = std::cell::OnceCell::new();
     for piece in &template.pieces {
         match piece {
             Piece::Text(text) => target.push_str(text),
@@ -247,10 +250,7 @@ fn target(template: &Template, values: &Values<'_, '_>) -> Result<Uri, Unusable>
                     Variable::Key => values.key.expose().to_owned(),
                     Variable::Operation => values.operation.to_string(),
                     Variable::Param(name) => param(values, name)?,
-                    Variable::Body(pointer) => {
-                        let body = body.get_or_init(|| serde_json::from_slice(values.body).ok());
-                        member(body.as_ref(), pointer.as_str())?
-                    }
+                    Variable::Body(pointer) => member(values.body, pointer)?,
                 };
                 let is_usable = if *is_in_path {
                     is_segment(&value)
@@ -288,15 +288,19 @@ fn param(values: &Values<'_, '_>, name: &str) -> Result<String, Unusable> {
         .map_err(|_| format!("the parameter {name} of its path is not text"))
 }
 
-fn member(body: Option<&Value>, pointer: &str) -> Result<String, Unusable> {
-    let found = body.and_then(|body| body.pointer(pointer));
-    match found {
-        Some(Value::String(text)) => Ok(text.clone()),
-        Some(Value::Number(number)) => Ok(number.to_string()),
-        Some(Value::Bool(flag)) => Ok(flag.to_string()),
-        Some(Value::Null | Value::Array(_) | Value::Object(_)) | None => {
-            Err(format!("its body has no text or number at {pointer}"))
-        }
+/// A text, or a number with the digits that it has: another spelling may name something else.
+fn member(body: &[u8], pointer: &Pointer) -> Result<String, Unusable> {
+    let at = pointer.as_str();
+    let nothing = || format!("its body has no text or number at {at}");
+    let found = pointer.find(body).unwrap_or_default();
+    match found[..] {
+        [] => Err(nothing()),
+        [value] => match value.get().as_bytes().first() {
+            Some(b'"') => serde_json::from_str(value.get()).map_err(|_| nothing()),
+            Some(b'-' | b'0'..=b'9' | b't' | b'f') => Ok(value.get().to_owned()),
+            _ => Err(nothing()),
+        },
+        _ => Err(format!("its body has more than one value at {at}")),
     }
 }
 

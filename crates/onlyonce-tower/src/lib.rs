@@ -46,7 +46,7 @@ pub use future::ResponseFuture;
 pub use hosts::{Foreign, KnownHosts, same_origin};
 pub use layer::{ClassifyError, ErrorsAreUnknown, IdempotencyLayer, RouteError};
 pub use linger::{Linger, waits_for_leave};
-pub use marks::with_member;
+pub use marks::{with_member, without_body_marks};
 #[cfg(feature = "axum")]
 pub use onlyonce_core::NoExecution;
 pub use onlyonce_core::{Execution, Finding};

@@ -49,6 +49,13 @@ const TIED_TO_THE_BODY: [HeaderName; 8] = [
     HeaderName::from_static("signature-input"),
 ];
 
+/// Removes what no longer holds once a body has changed: its length, tag, digests and signatures.
+pub fn without_body_marks(headers: &mut HeaderMap) {
+    for name in TIED_TO_THE_BODY {
+        headers.remove(name);
+    }
+}
+
 /// Puts the members into `body` if it is a JSON object; leaves anything else alone.
 pub(crate) fn mark_body(
     headers: &mut HeaderMap,
@@ -80,9 +87,7 @@ pub(crate) fn mark_body(
         .iter()
         .map(|(name, value)| format!("{}:{value}", quoted(name)))
         .collect();
-    for name in TIED_TO_THE_BODY {
-        headers.remove(name);
-    }
+    without_body_marks(headers);
     format!("{{{}}}", written.join(",")).into()
 }
 

@@ -6,8 +6,10 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use http::{Method, StatusCode};
+use onlyonce_core::policy;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
 
 use super::{MINUTE, Span};
 
@@ -155,12 +157,31 @@ pub enum Variable {
 
 /// A JSON pointer (RFC 6901).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pointer(String);
+pub struct Pointer {
+    text: String,
+    place: policy::Pointer,
+    /// What it is in; nothing for a member of the whole.
+    parent: Option<policy::Pointer>,
+}
 
 impl Pointer {
     /// As it is written.
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.text
+    }
+
+    /// Every value there, as it is written: several where member names are repeated; nothing for what
+    /// is not JSON.
+    pub(crate) fn find<'a>(&self, json: &'a [u8]) -> Option<Vec<&'a RawValue>> {
+        self.place.find(json)
+    }
+
+    /// Every value that this place is in, in the same way.
+    pub(crate) fn find_parent<'a>(&self, json: &'a [u8]) -> Option<Vec<&'a RawValue>> {
+        match &self.parent {
+            Some(parent) => parent.find(json),
+            None => Some(vec![serde_json::from_slice(json).ok()?]),
+        }
     }
 }
 
@@ -173,7 +194,13 @@ impl FromStr for Pointer {
                 "`{text}` is not a JSON pointer: write it like /data/0"
             ));
         }
-        Ok(Self(text.to_owned()))
+        let (parent, _) = text.rsplit_once('/').unwrap_or_default();
+        let parent = (!parent.is_empty()).then(|| parent.parse());
+        Ok(Self {
+            text: text.to_owned(),
+            place: text.parse()?,
+            parent: parent.transpose()?,
+        })
     }
 }
 
@@ -284,8 +311,8 @@ fn variable(name: &str) -> Result<Variable, String> {
     match name.split_once(':') {
         Some(("body", pointer)) if pointer.starts_with('/') => Ok(Variable::Body(pointer.parse()?)),
         Some(("body", member)) if !member.is_empty() => {
-            let member = member.replace('~', "~0");
-            Ok(Variable::Body(Pointer(format!("/{member}"))))
+            let member = member.replace('~', "~0").replace('/', "~1");
+            Ok(Variable::Body(format!("/{member}").parse()?))
         }
         Some(_) => Err(format!(
             "`{{{name}}}` is no value: there are {{operation}}, {{key}}, {{body:MEMBER}} and the \

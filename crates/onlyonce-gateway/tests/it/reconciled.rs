@@ -140,11 +140,16 @@ async fn service(answer: (u16, &'static str)) -> (SocketAddr, Shared) {
 
 async fn respond(State(said): State<Shared>, request: Request) -> Response {
     let mut said = said.lock().unwrap();
-    if request.method() == "GET" {
+    if request.method() != "POST" {
         let target = request.uri().to_string();
         said.looks.push((target, request.headers().clone()));
         let (status, body) = said.answer;
-        let json = [("content-type", "application/json"), ("set-cookie", "a=b")];
+        let json = [
+            ("content-type", "application/json"),
+            ("set-cookie", "a=b"),
+            ("etag", "\"all of it\""),
+            ("content-digest", "sha-256=:YWxsIG9mIGl0:"),
+        ];
         return (StatusCode::from_u16(status).unwrap(), json, body).into_response();
     }
     said.runs += 1;
@@ -296,8 +301,47 @@ async fn a_request_that_could_not_be_looked_up_is_refused_before_it_is_sent() {
         let key = format!("key-{number}");
         assert_eq!(charge_in(&gateway, "shop", &key, &body).await, 422, "{id}");
     }
+    let twice = "{\"id\":1,\"id\":2,\"a\":{\"note\":1}}";
+    assert_eq!(charge_in(&gateway, "shop", "twice", twice).await, 422);
     assert_eq!(charge_in(&gateway, "shop", "key", "no json").await, 422);
 
     let said = said.lock().unwrap();
     assert_eq!((said.runs, said.looks.len()), (0, 0));
+}
+
+#[tokio::test]
+async fn a_part_of_an_answer_keeps_its_digits_and_no_word_about_the_whole() {
+    let (address, said) = service((200, "{\"data\":[{\"wei\":123456789012345678901.10}]}")).await;
+    let listed = "{ ask = \"GET /charges?of={body:id}\", answer = \"/data/0\" }";
+    let gateway = gateway(address, &route(listed)).await;
+    let body = "{\"id\":12345678901234567890123}";
+    charge(&gateway, "key", body).await;
+
+    let found = charge(&gateway, "key", body).await;
+
+    for absent in ["etag", "content-digest"] {
+        assert!(!found.headers().contains_key(absent), "{absent}");
+    }
+    assert_eq!(
+        found.text().await.unwrap(),
+        "{\"wei\":123456789012345678901.10}"
+    );
+    let said = said.lock().unwrap();
+    assert_eq!(said.looks[0].0, "/charges?of=12345678901234567890123");
+}
+
+#[tokio::test]
+async fn a_look_without_a_body_is_an_answer_without_one() {
+    let (address, said) = service((200, "{\"id\":1}")).await;
+    let gateway = gateway(address, &route("\"HEAD /charges/{operation}\"")).await;
+    charge(&gateway, "key", "{}").await;
+
+    for _ in 0..2 {
+        let answer = charge(&gateway, "key", "{}").await;
+        assert_eq!(answer.status(), 200);
+        assert_eq!(answer.content_length().unwrap_or_default(), 0);
+        assert_eq!(answer.text().await.unwrap(), "");
+    }
+
+    assert_eq!(said.lock().unwrap().runs, 1);
 }
