@@ -159,6 +159,17 @@ fn lookups(config: &Config) -> Vec<Finding> {
         if route.pass {
             note("the route passes everything through, without keys: remove `pass`".to_owned());
         }
+        let is_named = lookup.table().ask.pieces.iter().any(|piece| match piece {
+            Piece::Value { of, .. } => *of == Variable::Operation,
+            Piece::Text(_) => false,
+        });
+        if lookup.table().authorization_file.is_some() && !is_named {
+            note(
+                "with `authorization_file` it is not the caller who asks, and every other value may \
+                 name another caller's operation: name {operation} in `ask`"
+                    .to_owned(),
+            );
+        }
         for piece in &lookup.table().ask.pieces {
             if let Piece::Value {
                 of: Variable::Param(name),

@@ -46,8 +46,9 @@ pub struct LookupTable {
     /// How long a request whose upstream was lost may still take effect there: so long nobody looks.
     /// Default `1s`.
     pub after: Option<Span<0, MINUTE>>,
-    /// A file with the value of the `Authorization` header to ask with, as in `Bearer …`. Default: the
-    /// headers of the caller who retries.
+    /// A file with the value of the `Authorization` header to ask with, as in `Bearer …`; `ask` must
+    /// then name `{operation}`, which no other caller's operation has. Default: the headers of the
+    /// caller who retries.
     pub authorization_file: Option<PathBuf>,
 }
 

@@ -124,6 +124,10 @@ fn every_wrong_value_is_told_with_what_would_be_right() {
             "needs {id} in the route's match",
         ),
         (
+            "[[route]]\nmatch = \"POST /a\"\nreconcile = { ask = \"GET /{key}\", authorization_file = \"/f\" }",
+            "name {operation} in `ask`",
+        ),
+        (
             "[[route]]\nmatch = \"POST /a\"\nreconcile = { ask = \"GET /{key}\", status = 404 }",
             "not a status from 200 to 299",
         ),
