@@ -7,6 +7,7 @@ use http::header::{ACCEPT, CONTENT_TYPE, HeaderName};
 use onlyonce_client::{Group, Key, Operation};
 use onlyonce_core::KeyRule;
 use serde::Deserialize;
+use serde_json::value::RawValue;
 
 use super::CommandError;
 
@@ -20,8 +21,8 @@ pub(super) struct Wanted {
     headers: BTreeMap<String, String>,
     /// As text.
     body: Option<String>,
-    /// As JSON.
-    json: Option<serde_json::Value>,
+    /// As JSON, which is sent as it is written: a number with more digits than a float has keeps them.
+    json: Option<Box<RawValue>>,
     pub(super) key: Option<String>,
 }
 

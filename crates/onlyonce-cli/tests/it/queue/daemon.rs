@@ -218,3 +218,25 @@ async fn over_http_only_programs_with_the_token_come_in() {
     assert_eq!(outbox.list().await.len(), 1);
     stop(&mut daemon).await;
 }
+
+#[tokio::test]
+async fn json_is_sent_as_it_was_written_down() {
+    let (service, address) = Service::start().await;
+    let outbox = Outbox::new();
+    let (mut daemon, listens) = listening(&outbox, &["--listen", "127.0.0.1:0"]).await;
+    let json = r#"{"wei":123456789012345678901,"price":1.10,"b":1,"a":2}"#;
+    let one = format!(r#"{{"method":"POST","url":"{address}/one","json":{json}}}"#);
+    let group = format!(r#"{{"steps":[{{"do":{one}}}]}}"#);
+
+    for (path, body) in [("requests", one), ("groups", group)] {
+        let request = reqwest::Client::new().post(format!("{listens}/{path}"));
+        let request = request.header(CONTENT_TYPE, "application/json").body(body);
+        assert_eq!(request.send().await.unwrap().status(), 201, "{path}");
+    }
+
+    service.until_seen(2).await;
+    for seen in service.seen() {
+        assert_eq!(seen.body, json);
+    }
+    stop(&mut daemon).await;
+}
