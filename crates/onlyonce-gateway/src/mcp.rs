@@ -192,7 +192,15 @@ impl Endpoint {
             .collect()
             .await
         {
-            Ok(body) => Ok(String::from_utf8_lossy(&body.to_bytes()).into_owned()),
+            // What is no text would be another message on its way on, and equal to other such messages.
+            Ok(body) => String::from_utf8(body.to_bytes().into()).map_err(|_| {
+                problem(
+                    StatusCode::BAD_REQUEST,
+                    "not-text",
+                    "Message not readable",
+                    "Messages of this endpoint are UTF-8, and this one is not. It was not passed on.",
+                )
+            }),
             Err(error) if error.is::<LengthLimitError>() => Err(problem(
                 StatusCode::PAYLOAD_TOO_LARGE,
                 "request-too-large",

@@ -234,10 +234,11 @@ fn conversation(meta: &mut Members) -> Option<String> {
     ours.or_else(of_client)
 }
 
+/// A number by its digits: one with more of them than we can hold would be another one.
 fn text_or_number(value: &RawValue) -> Option<String> {
     match read(value)? {
         Value::String(text) if !text.is_empty() => Some(text),
-        Value::Number(number) => Some(number.to_string()),
+        Value::Number(_) => Some(value.get().to_owned()),
         Value::String(_) | Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => {
             None
         }

@@ -11,7 +11,7 @@ use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderValue, Request, Response, StatusCode, request};
 use http_body::Frame;
 use http_body_util::{BodyExt as _, Full, StreamBody};
-use onlyonce_core::{Reason, Refusal, Release};
+use onlyonce_core::{KeyError, Reason, Refusal, Release};
 use onlyonce_mcp::parts::{
     Audience, Id, KeyOrigin, Reply, ToolCall, event, is_failure, key_text, not_verifiable, refused,
     repeated,
@@ -61,6 +61,11 @@ impl Endpoint {
             }
         };
         let audience = self.audience(&call, origin);
+        let lines = parts.headers.get_all(&self.terms.key_header).iter().count();
+        if lines > 1 {
+            let why = Refusal::new(Reason::BadKey).because(KeyError::Several { lines });
+            return takes.whole(&refused(&why, &audience).message(&id));
+        }
         if let Some(verify) = rules.verify(call.tool())
             && !verify.can_ask(&call, &text)
         {

@@ -329,6 +329,28 @@ async fn hostile_messages_are_no_way_around_the_key() {
     assert_eq!(packed.send().await.unwrap().status(), 415);
     let large = call(1, json!({"idempotencyKey": "k", "x": "x".repeat(9 << 20)}));
     assert_eq!(client.post(large).send().await.unwrap().status(), 413);
+    let mut bytes = act(1, "k")
+        .to_string()
+        .replace("\"n\":1", "\"n\":\"~\"")
+        .into_bytes();
+    bytes
+        .iter_mut()
+        .filter(|it| **it == b'~')
+        .for_each(|it| *it = 0xff);
+    let no_text = client.post("").body(bytes).send().await.unwrap();
+    assert_eq!(no_text.status(), 400);
+    let two_keys = client
+        .post(call(1, json!({"n": 1})))
+        .header("idempotency-key", "one")
+        .header("idempotency-key", "two");
+    let told = two_keys
+        .send()
+        .await
+        .unwrap()
+        .json::<Value>()
+        .await
+        .unwrap();
+    assert_eq!(self::refused(&told), "bad-key");
     assert_eq!(server.runs(), 0);
 
     let twice = act(1, "k")
