@@ -14,7 +14,7 @@ use super::Admin;
 use super::extract::{Body, Query};
 use super::operator::{Name, Reason, Via};
 use super::problem::Problem;
-use super::records::{AnswerGiven, RecordsPage, seconds, slot};
+use super::records::{self, AnswerGiven, RecordsPage, seconds, slot};
 use super::view::RecordView;
 use crate::config::Count;
 
@@ -180,6 +180,9 @@ impl Admin {
         if !asked.dry_run {
             let operated = via.operated(deed, asked.by, Some(asked.reason));
             for (slot, record) in &found {
+                if deed == Deed::Forgot {
+                    records::forget_steps(self.operate()?, slot, record).await?;
+                }
                 if settle(self.operate()?, slot, &settlement).await? == Settled::Done {
                     settled += 1;
                     self.observers.operated(slot, record, operated.clone());

@@ -9,7 +9,7 @@ use axum::extract::State;
 use http::{HeaderName, HeaderValue, StatusCode};
 use onlyonce_core::engine::steps_of;
 use onlyonce_core::operate::{Filter, Newest, Page, Resolved, StateName, newest};
-use onlyonce_core::{Deed, Key, KeyRule, Response, Slot, Timestamp};
+use onlyonce_core::{Deed, Key, KeyRule, Operate, Record, Response, Slot, StoreError, Timestamp};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
@@ -331,10 +331,7 @@ pub(super) async fn forget(
     let slot = slot(&address)?;
     let operate = admin.operate()?;
     let record = operate.get(&slot).await?.ok_or_else(absent)?;
-    // Its steps first: if they stayed, the next run would not run them.
-    for (_, step, _) in steps_of(operate, &slot, &record).await? {
-        operate.forget(&step).await?;
-    }
+    forget_steps(operate, &slot, &record).await?;
     if !operate.forget(&slot).await? {
         return Err(absent());
     }
@@ -342,6 +339,18 @@ pub(super) async fn forget(
     admin.observers.operated(&slot, &record, operated);
     admin.sizes.are_stale();
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// Forgets the steps of a record, before it: if they stayed, the next run would not run them.
+pub(super) async fn forget_steps(
+    operate: &dyn Operate,
+    slot: &Slot,
+    record: &Record,
+) -> Result<(), StoreError> {
+    for (_, step, _) in steps_of(operate, slot, record).await? {
+        operate.forget(&step).await?;
+    }
+    Ok(())
 }
 
 pub(super) async fn extend(

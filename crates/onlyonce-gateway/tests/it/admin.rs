@@ -1,10 +1,14 @@
 //! What operators can see and do.
 
+use std::sync::Arc;
+
 use futures_util::StreamExt as _;
+use onlyonce_core::{Execution, MemoryStore, OnLapse, Policy};
 use onlyonce_gateway::Gateway;
+use onlyonce_observe::Setup;
 use serde_json::{Value, json};
 
-use crate::support::{Service, client, gateway, order_with};
+use crate::support::{Service, client, gateway, order_with, settings};
 
 fn url(gateway: &Gateway, path: &str) -> String {
     format!("http://{}{path}", gateway.admin_address())
@@ -183,6 +187,35 @@ async fn only_an_unknown_outcome_can_be_resolved() {
             .unwrap()
             .contains("unknown or lapsed")
     );
+}
+
+#[tokio::test]
+async fn what_is_forgotten_in_doubt_takes_its_steps_with_it() {
+    let setup = Setup::new("memory", Arc::new(MemoryStore::new()));
+    let observed = setup.open(|engine| engine).await.unwrap();
+    let job = observed.engine.job("ride");
+    let on_lapse = OnLapse::Hold;
+    let rules = Policy {
+        on_lapse,
+        ..job.rules().clone()
+    };
+    let ride = async |execution: Execution| {
+        let reserve = execution.step("reserve", &7);
+        reserve.run(async || Ok::<_, String>(7)).await?;
+        Err::<u8, _>("no mail today".to_owned())
+    };
+    let ran = job.policy(rules).run_with("ride-7", &7, ride).await;
+    ran.unwrap_err();
+    let service = Service::start().await;
+    let config = settings(service.address, "");
+    let gateway = Gateway::start_on(&config, observed).await.unwrap();
+
+    let asked = json!({"outcome": "forget", "reason": "it never set off"});
+    let (status, settled) = send(&gateway, "/api/v1/records/settle", asked).await;
+
+    assert_eq!((status, &settled["settled"]), (200, &1.into()));
+    let page = read(&gateway, "/api/v1/records").await;
+    assert_eq!(page["records"], json!([]));
 }
 
 #[tokio::test]
