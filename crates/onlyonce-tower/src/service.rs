@@ -105,7 +105,10 @@ where
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, request: Request<B>) -> Self::Future {
+    fn call(&mut self, mut request: Request<B>) -> Self::Future {
+        if let Some(name) = &self.settings.lease_header {
+            request.headers_mut().remove(name);
+        }
         if let Some(route) = &self.settings.observed {
             let observed = observed::Observed {
                 route,
@@ -113,10 +116,7 @@ where
             };
             return observed.call(&mut self.inner, self.classify.clone(), request);
         }
-        let (mut parts, body) = request.into_parts();
-        if let Some(name) = &self.settings.lease_header {
-            parts.headers.remove(name);
-        }
+        let (parts, body) = request.into_parts();
         match request::head(&parts, &self.settings) {
             Head::Pass => {
                 let request = Request::from_parts(parts, RequestBody::streamed(body));

@@ -3,9 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::HeaderValue;
+use http::{HeaderName, HeaderValue, Request, Response};
+use http_body_util::Full;
 use onlyonce_core::policy::Duplicate;
-use onlyonce_core::{MemoryStore, Profile, StoreErrorKind};
+use onlyonce_core::{Engine, MemoryStore, Profile, StoreErrorKind};
+use onlyonce_tower::observe::Observing;
+use onlyonce_tower::{IdempotencyLayer, RequestBody};
+use tower::{Layer as _, ServiceExt as _, service_fn};
 
 use crate::support::{App, Faulty, Gate, PATH, numbered, post, uuid};
 
@@ -144,4 +148,29 @@ async fn a_result_that_is_not_stored_yet_is_a_503_with_retry_after() {
         (503, Some("5"))
     );
     assert_eq!((retry.status, retry.run(), app.runs()), (200, 1, 1));
+}
+
+#[tokio::test]
+async fn a_lease_that_a_client_sends_is_dropped_also_where_nothing_is_enforced() {
+    const LEASE: HeaderName = HeaderName::from_static("onlyonce-lease");
+    let engine = Engine::open(MemoryStore::new()).await.unwrap();
+    let route = Observing::telling(|_| ()).route("*");
+    let layer = IdempotencyLayer::new(engine).lease_header(LEASE);
+    for layer in [layer.clone(), layer.observe(&route)] {
+        let handler = |request: Request<RequestBody<Full<bytes::Bytes>>>| async move {
+            let status = if request.headers().contains_key(LEASE) {
+                418
+            } else {
+                200
+            };
+            let answer = Response::builder().status(status);
+            answer.body(Full::<bytes::Bytes>::default())
+        };
+        let request = Request::get("/").header(LEASE, "a lease of long ago");
+        let request = request.body(Full::default()).unwrap();
+
+        let answer = layer.layer(service_fn(handler)).oneshot(request).await;
+
+        assert_eq!(answer.unwrap().status(), 200);
+    }
 }
