@@ -78,9 +78,7 @@ class _Request:
         while True:
             step = self._next()
             if step[0] == "read":
-                data = self._environ["wsgi.input"].read(_left(self._environ))
-                more = _took(self._environ, data)
-                self._exchange.feed(data, more)
+                self._read()
             elif step[0] == "handle":
                 self._exchange.detach()
                 self._handle(*step[1:])
@@ -90,6 +88,18 @@ class _Request:
                 return self._body()
             else:
                 raise RuntimeError(step[1] if len(step) > 1 else "the response broke off")
+
+    def _read(self) -> None:
+        length = self._environ.get("CONTENT_LENGTH")
+        if length and not length.isdecimal():
+            # To read as much as a length that is none would be to wait for ever.
+            return self._exchange.hang_up()
+        data = self._environ["wsgi.input"].read(_left(self._environ))
+        more = _took(self._environ, data)
+        if more and not data:
+            # Its client went away: what has come of the body is not all that was meant.
+            return self._exchange.hang_up()
+        self._exchange.feed(data, more)
 
     def _handle(
         self,
@@ -224,7 +234,7 @@ def _took(environ: Environ, data: bytes) -> bool:
     """Whether there is more after `data`."""
     if "onlyonce.left" in environ:
         environ["onlyonce.left"] -= len(data)
-        return bool(data) and environ["onlyonce.left"] > 0
+        return bool(environ["onlyonce.left"] > 0)
     return bool(data)
 
 

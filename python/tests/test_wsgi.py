@@ -4,7 +4,7 @@ import threading
 
 import pytest
 from flask import Flask, Response, request
-from werkzeug.test import Client
+from werkzeug.test import Client, create_environ, run_wsgi_app
 
 from onlyonce import Engine, WSGIMiddleware
 
@@ -88,6 +88,27 @@ def test_large_bodies_are_bounded_in_both_directions(engine):
     assert (first.status_code, len(first.data)) == (200, 64 * 65536)
     assert again.status_code == 507
     assert app.runs == 1
+
+
+def test_a_request_that_breaks_off_does_not_run(engine):
+    amounts = []
+
+    def app(environ, start_response):
+        amounts.append(environ["wsgi.input"].read())
+        start_response("200 OK", [])
+        return [b""]
+
+    def paid(length):
+        environ = create_environ("/", method="POST", headers=KEY, data=b"amount=10")
+        environ["CONTENT_LENGTH"] = length
+        _, status, _ = run_wsgi_app(WSGIMiddleware(app, engine), environ)
+        return status
+
+    for length in ("11", "-1", "nine"):
+        assert paid(length).startswith("400")
+    assert amounts == []
+    assert paid("9").startswith("200")
+    assert amounts == [b"amount=10"]
 
 
 def test_an_exception_is_stored_as_the_profile_says():
