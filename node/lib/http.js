@@ -180,10 +180,12 @@ function refill(request, body) {
   request.push(null)
 }
 
-/** Drops headers that the layer took off. */
+/** Drops headers that the layer took off; and an answer that it will write into must not come back compressed. */
 function keepOnly(request, headers) {
-  const kept = new Set(headers.filter((_, index) => index % 2 === 0))
+  const kept = new Map()
+  for (let index = 0; index < headers.length; index += 2) kept.set(headers[index], headers[index + 1])
   for (const name of Object.keys(request.headers)) if (!kept.has(name)) delete request.headers[name]
+  if (kept.get('accept-encoding') === 'identity') request.headers['accept-encoding'] = 'identity'
 }
 
 /** What goes to the client. */

@@ -205,6 +205,19 @@ test('what is no request, or of a caller who cannot be read, is answered and end
   await engine.close()
 })
 
+test('an answer that is to be marked is not asked for compressed', async () => {
+  for (const [profile, wanted] of [['standard', 'gzip'], ['broker', 'identity']]) {
+    const asked = []
+    const prepare = (app) =>
+      app.post('/encoded', (request, response) => {
+        asked.push(request.headers['accept-encoding'])
+        response.json({})
+      })
+    await served({ profile }, ({ post }) => post('/encoded', {}, { ...KEY, 'accept-encoding': 'gzip' }), prepare)
+    assert.deepEqual(asked, [wanted])
+  }
+})
+
 test('callers are told apart by who they are', () =>
   served({ principal: (request) => request.headers['x-user'] }, async ({ post }) => {
     const runs = []

@@ -244,14 +244,17 @@ def _handed(
     headers: list[tuple[bytes, bytes]],
     execution: Optional[_native.Execution],
 ) -> Environ:
-    """The environment with the body that was read, and without headers that the layer took off."""
+    """The environment with the body that was read, and with the headers that the layer left or set."""
     import io
 
     handed = dict(environ)
-    kept = {_variable(name.decode("latin-1")) for name, _ in headers}
+    kept = {_variable(name.decode("latin-1")): value.decode("latin-1") for name, value in headers}
     for name in environ:
         if name.startswith("HTTP_") and name not in kept:
             del handed[name]
+    # An answer that the layer will write into must not come back compressed.
+    if "HTTP_ACCEPT_ENCODING" in kept:
+        handed["HTTP_ACCEPT_ENCODING"] = kept["HTTP_ACCEPT_ENCODING"]
     handed.pop("HTTP_TRANSFER_ENCODING", None)
     handed["wsgi.input"] = io.BytesIO(body)
     handed["CONTENT_LENGTH"] = str(len(body))

@@ -90,6 +90,22 @@ def test_large_bodies_are_bounded_in_both_directions(engine):
     assert app.runs == 1
 
 
+def test_an_answer_that_is_to_be_marked_is_not_asked_for_compressed():
+    asked = []
+
+    def app(environ, start_response):
+        asked.append(environ.get("HTTP_ACCEPT_ENCODING"))
+        start_response("201 Created", [("content-type", "application/json")])
+        return [b'{"ok": true}']
+
+    with Engine.open("memory:") as engine:
+        for profile in ("standard", "broker"):
+            client = Client(WSGIMiddleware(app, engine, profile=profile))
+            client.post(f"/{profile}", headers={**KEY, "Accept-Encoding": "gzip"})
+
+    assert asked == ["gzip", "identity"]
+
+
 def test_a_request_that_breaks_off_does_not_run(engine):
     amounts = []
 
