@@ -137,6 +137,12 @@ impl ScopeRule {
         }
     }
 
+    /// Whether a member of the body tells records apart.
+    pub(crate) fn reads_body(&self) -> bool {
+        let mut parts = self.parts.iter();
+        parts.any(|part| matches!(part, ScopePart::Body(_)))
+    }
+
     pub(crate) fn read<'a>(
         &self,
         subject: &Subject<'a>,

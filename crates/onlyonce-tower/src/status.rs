@@ -37,6 +37,11 @@ pub(crate) async fn answer(
     parts: request::Parts,
     asked: Asked,
 ) -> Result<Response<Whole>, Refusal> {
+    if settings.scope.reads_body() {
+        // Said to be unknown, it would be taken for what never ran.
+        let why = "a status request has no body, and a member of it tells records apart";
+        return Err(Refusal::new(Reason::Unscoped).because(why));
+    }
     let policy = &settings.policy;
     let wait = wait(&parts.headers).min(policy.duplicate.patience());
     // While the secret is rotated every record that counts is under the former one too.

@@ -131,3 +131,14 @@ async fn a_route_answers_for_its_own_scope_and_without_the_setting_it_is_an_ordi
     let (status, _) = ask(&gateway, "/orders", "key", "ada", 0).await;
     assert_eq!(status, 404, "the service has no such path");
 }
+
+#[tokio::test]
+async fn what_a_body_tells_apart_is_not_said_to_be_unknown() {
+    let service = Service::start().await;
+    let settings = format!("scope = [\"caller\", \"body:session\"]\n{RULES}");
+    let gateway = gateway(service.address, &settings).await;
+
+    let (status, said) = ask(&gateway, "/orders", "key", "ada", 0).await;
+
+    assert_eq!((status, said.get("state")), (400, None));
+}
