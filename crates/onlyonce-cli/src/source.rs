@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::Method;
 use onlyonce_core::engine::{look_up_secret, steps_of};
 use onlyonce_core::operate::{
-    Filter, InDoubt, Newest, Page, Resolved, Settled, Settlement, in_doubt, newest, settle,
+    Filter, InDoubt, Newest, Page, Resolved, Settled, Settlement, in_doubt, settle,
 };
 use onlyonce_core::{
     About, Deed, Event, Key, KeyRule, Operate, Operated, Record, Response, Slot, SlotSecret, Store,
@@ -524,7 +524,7 @@ impl Direct {
             before,
             records_max,
         };
-        let found = newest(self.operate()?, filter, page).await?;
+        let found = self.operate()?.newest(filter, &page).await?;
         let next = found.last().filter(|_| found.len() == records_max);
         let view = |(slot, record): &(Slot, _)| RecordView::of(slot, record, false);
         Ok(RecordsPage {

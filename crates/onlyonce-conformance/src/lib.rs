@@ -265,6 +265,9 @@ macro_rules! conformance_suite {
                 a_list_can_be_of_what_is_old_or_young
                 the_pages_of_a_filtered_list_are_full
                 an_expired_lapse_is_in_no_list
+                the_newest_records_come_first
+                the_pages_of_the_newest_hold_every_record_once
+                the_newest_can_be_of_one_state_operation_and_actor
             }
         }
         $crate::conformance_suite! { @tests (flavor = "multi_thread", worker_threads = 4) $bed,

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use onlyonce_core::operate::{Filter, Page, StateName};
+use onlyonce_core::operate::{Filter, Newest, Page, StateName};
 use onlyonce_core::{Claim, Key, KeyRule, Meta, OnLapse, Record, Response, Slot, SlotSecret};
 
 use super::TestBed;
@@ -18,10 +18,16 @@ const ALL: Page = Page {
     records_max: 1000,
 };
 
+const NEWEST: Newest = Newest {
+    before: None,
+    records_max: 1000,
+};
+
 pub async fn an_empty_store_lists_nothing(bed: &dyn TestBed) {
     let store = Subject::of(bed);
 
     assert!(store.list(&Filter::default(), &ALL).await.is_empty());
+    assert!(store.newest(&Filter::default(), &NEWEST).await.is_empty());
 }
 
 pub async fn a_list_is_in_the_order_of_the_slots(bed: &dyn TestBed) {
@@ -307,4 +313,122 @@ pub async fn an_expired_lapse_is_in_no_list(bed: &dyn TestBed) {
     };
 
     assert!(store.list(&lapsed, &ALL).await.is_empty());
+}
+
+pub async fn the_newest_records_come_first(bed: &dyn TestBed) {
+    let store = Subject::of(bed);
+    let old = [store.done("old").await, store.unknown().await];
+    bed.advance(PAST_SHORT).await;
+    let young = [
+        store.done("young").await,
+        store.fresh(),
+        store.done("young").await,
+    ];
+    store.lease(&young[1]).await;
+    store.expired().await;
+
+    let newest = store.newest(&Filter::default(), &NEWEST).await;
+
+    let of = |claims: &[Claim]| -> BTreeSet<Slot> { claims.iter().map(|it| it.slot).collect() };
+    let slots: Vec<Slot> = newest.iter().map(|(slot, _)| *slot).collect();
+    assert_eq!(slots.len(), old.len() + young.len(), "{newest:?}");
+    assert_eq!(
+        slots[..young.len()]
+            .iter()
+            .copied()
+            .collect::<BTreeSet<_>>(),
+        of(&young)
+    );
+    assert_eq!(
+        slots[young.len()..]
+            .iter()
+            .copied()
+            .collect::<BTreeSet<_>>(),
+        of(&old)
+    );
+    for (slot, record) in newest {
+        let claim = young.iter().chain(&old).find(|it| it.slot == slot);
+        let found = store.record(claim.expect("one of them")).await;
+        assert_eq!(record.token, found.token);
+        assert_eq!(StateName::of(&record), StateName::of(&found));
+    }
+}
+
+pub async fn the_pages_of_the_newest_hold_every_record_once(bed: &dyn TestBed) {
+    let store = Subject::of(bed);
+    for round in 0..4 {
+        for _ in 0..3 {
+            store.done("stored").await;
+        }
+        if round == 1 {
+            bed.advance(PAST_SHORT).await;
+        }
+    }
+    let mut all = store.newest(&Filter::default(), &NEWEST).await;
+
+    let mut paged = Vec::new();
+    let mut before = None;
+    for _ in 0..=all.len() {
+        let page = Newest {
+            before,
+            records_max: 5,
+        };
+        let found = store.newest(&Filter::default(), &page).await;
+        assert!(found.len() <= 5);
+        let Some((slot, last)) = found.last() else {
+            break;
+        };
+        before = Some((last.created_at, *slot));
+        paged.extend(found);
+    }
+
+    let place = |(slot, it): &(Slot, Record)| (it.created_at.as_millis(), *slot);
+    assert_eq!(all.len(), 12);
+    assert!(paged.iter().map(place).eq(all.iter().map(place)));
+    all.sort_by_key(place);
+    assert!(paged.iter().rev().map(place).eq(all.iter().map(place)));
+}
+
+pub async fn the_newest_can_be_of_one_state_operation_and_actor(bed: &dyn TestBed) {
+    let store = Subject::of(bed);
+    for (operation, actor) in [
+        ("POST /a", "alice"),
+        ("POST /b", "alice"),
+        ("POST /a", "bob"),
+    ] {
+        for is_done in [false, true] {
+            let meta = Meta {
+                operation: operation.into(),
+                actor: Some(actor.into()),
+                ..Meta::clone(&meta("holder"))
+            };
+            let claim = Claim {
+                meta: Arc::new(meta),
+                ..store.fresh()
+            };
+            let lease = store.lease(&claim).await;
+            if is_done {
+                store.stored(&lease, &answer("stored"), LONG).await;
+            }
+        }
+    }
+
+    for (state, operation, actor, count) in [
+        (None, None, None, 6),
+        (Some(StateName::Done), None, None, 3),
+        (Some(StateName::Pending), Some("POST /a"), None, 2),
+        (None, Some("POST /a"), Some("alice"), 2),
+        (Some(StateName::Done), Some("POST /b"), Some("alice"), 1),
+        (Some(StateName::Done), Some("POST /b"), Some("bob"), 0),
+        (Some(StateName::Lapsed), None, None, 0),
+    ] {
+        let filter = Filter {
+            state,
+            operation: operation.map(Into::into),
+            actor: actor.map(Into::into),
+            ..Filter::default()
+        };
+        let found = store.newest(&filter, &NEWEST).await;
+        assert_eq!(found.len(), count, "{state:?} {operation:?} by {actor:?}");
+    }
 }

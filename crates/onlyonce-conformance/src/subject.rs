@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use onlyonce_core::operate::{Filter, Page, Resolved, Stats};
+use onlyonce_core::operate::{Filter, Newest, Page, Resolved, Stats};
 use onlyonce_core::store::Receipt;
 use onlyonce_core::{
     Claim, Claimed, Completed, Entropy, Fingerprint, Key, KeyRule, Lease, Meta, OnLapse, Operate,
@@ -227,6 +227,10 @@ impl<'a> Subject<'a> {
 
     pub(super) async fn list(&self, filter: &Filter, page: &Page) -> Vec<(Slot, Record)> {
         self.answered("list", self.operate().list(filter, page).await)
+    }
+
+    pub(super) async fn newest(&self, filter: &Filter, page: &Newest) -> Vec<(Slot, Record)> {
+        self.answered("newest", self.operate().newest(filter, page).await)
     }
 
     pub(super) async fn forget(&self, claim: &Claim) -> bool {

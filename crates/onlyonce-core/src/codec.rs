@@ -14,6 +14,7 @@ use thiserror::Error;
 use crate::clock::Timestamp;
 use crate::entry::{Kept, Phase};
 use crate::fingerprint::Fingerprint;
+use crate::key::Hint;
 use crate::record::{Meta, Replay};
 use crate::response::Response;
 
@@ -116,6 +117,25 @@ pub(crate) fn unpack_replay(
         original_trace: head.meta.trace()?,
         replays: head.replays,
     }))
+}
+
+/// What a search goes by in what [`pack`] wrote. Nothing is copied.
+pub(crate) struct Glance<'a> {
+    pub(crate) created_at: Timestamp,
+    pub(crate) hint: Hint,
+    pub(crate) operation: &'a [u8],
+    pub(crate) actor: Option<&'a [u8]>,
+}
+
+/// Glances at what [`pack`] wrote.
+pub(crate) fn glance(packed: &[u8]) -> Result<Glance<'_>, CodecError> {
+    let head = head::read_before_phase(&mut Reader::new(packed))?;
+    Ok(Glance {
+        created_at: head.created_at,
+        hint: head.meta.hint,
+        operation: head.meta.operation,
+        actor: head.meta.actor,
+    })
 }
 
 /// A response's bytes.

@@ -13,7 +13,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::entry::{Change, Entry, StoreClock};
 use crate::fingerprint::Fingerprint;
 use crate::lock;
-use crate::operate::{Filter, Operate, Page, Resolved, Stats};
+use crate::operate::{Filter, Newest, NewestPage, Operate, Page, Resolved, Stats};
 use crate::record::{Record, Replay, Token};
 use crate::response::Response;
 use crate::slot::Slot;
@@ -130,16 +130,29 @@ impl MemoryStore {
         records_max - left
     }
 
-    /// The live records behind `after` that pass, in order.
-    fn collect(&self, after: Option<Slot>, filter: &Filter) -> BTreeMap<Slot, Record> {
-        let is_behind = |slot: &Slot| after.is_none_or(|after| *slot > after);
-        let mut found = BTreeMap::new();
+    /// The first live records behind the page's start that pass. One that cannot be among them is
+    /// not read.
+    fn first(&self, filter: &Filter, page: &Page) -> BTreeMap<Slot, Record> {
+        let mut first = BTreeMap::new();
         for shard in &self.shards {
             let shard = lock(shard);
-            let live = shard.live(self.clock.now(), &is_behind);
-            found.extend(live.filter(|(_, record)| filter.admits(record)));
+            let now = self.clock.now();
+            for live in shard.live(now, filter) {
+                let slot = live.slot();
+                let is_behind = page.after.is_none_or(|after| slot > after);
+                let last = first.last_key_value().map(|(last, _)| *last);
+                let is_full = first.len() >= page.records_max;
+                if !is_behind || is_full && last.is_none_or(|last| slot > last) {
+                    continue;
+                }
+                let record = live.record(now).filter(|record| filter.admits(record));
+                first.extend(record.map(|record| (slot, record)));
+                if first.len() > page.records_max {
+                    first.pop_last();
+                }
+            }
         }
-        found
+        first
     }
 }
 
@@ -238,8 +251,30 @@ impl Operate for MemoryStore {
     }
 
     async fn list(&self, filter: &Filter, page: &Page) -> Result<Vec<(Slot, Record)>, StoreError> {
-        let found = self.collect(page.after, filter);
-        Ok(found.into_iter().take(page.records_max).collect())
+        Ok(self.first(filter, page).into_iter().collect())
+    }
+
+    /// Reads few records besides those of the page: of the others it only looks when they began.
+    async fn newest(
+        &self,
+        filter: &Filter,
+        page: &Newest,
+    ) -> Result<Vec<(Slot, Record)>, StoreError> {
+        let mut newest = NewestPage::new(*page);
+        for shard in &self.shards {
+            let shard = lock(shard);
+            let now = self.clock.now();
+            for live in shard.live(now, filter) {
+                let slot = live.slot();
+                if newest.wants(live.created_at(), &slot)
+                    && let Some(record) = live.record(now)
+                    && filter.admits(&record)
+                {
+                    newest.offer(slot, record);
+                }
+            }
+        }
+        Ok(newest.into_records())
     }
 
     async fn forget(&self, slot: &Slot) -> Result<bool, StoreError> {

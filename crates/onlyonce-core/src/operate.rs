@@ -19,7 +19,7 @@ mod doubt;
 mod newest;
 
 pub use self::doubt::{InDoubt, Settled, Settlement, in_doubt, settle};
-pub use self::newest::{Newest, newest};
+pub use self::newest::{Newest, NewestPage};
 
 /// The operators' side of a store.
 #[async_trait]
@@ -29,6 +29,17 @@ pub trait Operate: Send + Sync {
 
     /// One page of the live records that `filter` lets through, in the order of their slots.
     async fn list(&self, filter: &Filter, page: &Page) -> Result<Vec<(Slot, Record)>, StoreError>;
+
+    /// One page of the live records that `filter` lets through, the newest first: in the order of
+    /// their first claims in milliseconds, and of their slots where these are the same. Unless a
+    /// store knows better, it lists all its records for it.
+    async fn newest(
+        &self,
+        filter: &Filter,
+        page: &Newest,
+    ) -> Result<Vec<(Slot, Record)>, StoreError> {
+        newest::of_all(self, filter, page).await
+    }
 
     /// Forgets a record, whatever its state; false if there was none. The next request with its
     /// key is a new one, so forgetting a pending record may run it twice.
@@ -125,6 +136,22 @@ pub struct Filter {
 }
 
 impl Filter {
+    /// Whether records that have their answer may pass.
+    pub(crate) fn admits_finished(&self) -> bool {
+        match self.state {
+            None | Some(StateName::Done | StateName::Failed) => true,
+            Some(StateName::Pending | StateName::Lapsed | StateName::Unknown) => false,
+        }
+    }
+
+    /// Whether records without an answer may pass.
+    pub(crate) fn admits_open(&self) -> bool {
+        match self.state {
+            None | Some(StateName::Pending | StateName::Lapsed | StateName::Unknown) => true,
+            Some(StateName::Done | StateName::Failed) => false,
+        }
+    }
+
     /// Whether `record` passes.
     pub fn admits(&self, record: &Record) -> bool {
         let same = |wanted: &Option<String>, found: Option<&str>| {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::{BufMut, Bytes, BytesMut};
 use futures_util::future::{join_all, try_join_all};
 use onlyonce_core::entry::{Change, Phase};
-use onlyonce_core::operate::{Filter, Operate, Page, Resolved, Stats};
+use onlyonce_core::operate::{Filter, Newest, NewestPage, Operate, Page, Resolved, Stats};
 use onlyonce_core::{Record, Response, Slot, StoreError, StoreErrorKind, async_trait};
 
 use crate::NAME;
@@ -52,6 +52,25 @@ impl Operate for QuorumStore {
         }
         listed.truncate(page.records_max);
         Ok(listed)
+    }
+
+    /// Reads every register once, and keeps no more records than the page holds.
+    async fn newest(
+        &self,
+        filter: &Filter,
+        page: &Newest,
+    ) -> Result<Vec<(Slot, Record)>, StoreError> {
+        let mut newest = NewestPage::new(*page);
+        let slots: Vec<Slot> = self.slots().await?.into_iter().collect();
+        for some in slots.chunks(REGISTERS_AT_ONCE) {
+            let read = some.iter().map(|slot| self.record(slot));
+            for (slot, record) in some.iter().zip(try_join_all(read).await?) {
+                if let Some(record) = record.filter(|it| filter.admits(it)) {
+                    newest.offer(*slot, record);
+                }
+            }
+        }
+        Ok(newest.into_records())
     }
 
     async fn forget(&self, slot: &Slot) -> Result<bool, StoreError> {

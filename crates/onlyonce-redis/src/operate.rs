@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ::redis::{Cmd, Pipeline, Value};
 use futures_util::future::{join_all, try_join_all};
-use onlyonce_core::operate::{Filter, Operate, Page, Resolved, Stats};
+use onlyonce_core::operate::{Filter, Newest, NewestPage, Operate, Page, Resolved, Stats};
 use onlyonce_core::{Record, Response, Slot, StoreError, async_trait, codec};
 
 use super::RedisStore;
@@ -52,6 +52,28 @@ impl Operate for RedisStore {
             }
         }
         Ok(best.into_iter().collect())
+    }
+
+    /// Reads every record once, and keeps no more of them than the page holds.
+    async fn newest(
+        &self,
+        filter: &Filter,
+        page: &Newest,
+    ) -> Result<Vec<(Slot, Record)>, StoreError> {
+        let mut newest = NewestPage::new(*page);
+        for master in self.fleet.masters().await? {
+            let mut scan = Scan::of(&self.prefix, master);
+            while let Some(slots) = scan.next().await? {
+                for some in slots.chunks(RECORDS_AT_ONCE) {
+                    for (slot, record) in self.look_at(some.iter()).await? {
+                        if filter.admits(&record) {
+                            newest.offer(slot, record);
+                        }
+                    }
+                }
+            }
+        }
+        Ok(newest.into_records())
     }
 
     async fn forget(&self, slot: &Slot) -> Result<bool, StoreError> {
@@ -217,18 +239,24 @@ impl RedisStore {
         let wanted = slots
             .iter()
             .filter(|slot| last.is_none_or(|last| **slot < last));
-        let read = wanted.map(|slot| async move { (*slot, self.look(slot).await) });
-        for (slot, record) in join_all(read).await {
-            if let Some(record) = record?
-                && filter.admits(&record)
-            {
-                best.insert(slot, record);
-            }
-        }
+        let found = self.look_at(wanted).await?;
+        best.extend(found.into_iter().filter(|(_, it)| filter.admits(it)));
         while best.len() > records_max {
             best.pop_last();
         }
         Ok(())
+    }
+
+    /// The live records of these slots, read at the same time.
+    async fn look_at<'a>(
+        &self,
+        slots: impl Iterator<Item = &'a Slot>,
+    ) -> Result<Vec<(Slot, Record)>, StoreError> {
+        let read =
+            slots.map(|slot| async move { Ok::<_, StoreError>((*slot, self.look(slot).await?)) });
+        let found = try_join_all(read).await?;
+        let live = |(slot, record): (Slot, Option<Record>)| Some((slot, record?));
+        Ok(found.into_iter().filter_map(live).collect())
     }
 
     /// The state of a live record and the room it takes.

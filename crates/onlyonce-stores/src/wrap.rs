@@ -117,6 +117,9 @@ macro_rules! verb {
     ($how:ident list) => { $crate::wrap::verb!(@operate $how List list ['life1 'life2]
         (filter: &'life1 ::onlyonce_core::operate::Filter, page: &'life2 ::onlyonce_core::operate::Page)
         -> Vec<(::onlyonce_core::Slot, ::onlyonce_core::Record)>); };
+    ($how:ident newest) => { $crate::wrap::verb!(@operate $how List newest ['life1 'life2]
+        (filter: &'life1 ::onlyonce_core::operate::Filter, page: &'life2 ::onlyonce_core::operate::Newest)
+        -> Vec<(::onlyonce_core::Slot, ::onlyonce_core::Record)>); };
     ($how:ident forget) => { $crate::wrap::verb!(@operate $how Forget forget ['life1]
         (slot: &'life1 ::onlyonce_core::Slot) -> bool); };
     ($how:ident extend) => { $crate::wrap::verb!(@operate $how Extend extend ['life1]

@@ -212,9 +212,9 @@ fn put_text(out: &mut Vec<u8>, text: &str) {
 
 /// What is told to people, where it was read; whether it is text is not known yet.
 pub(super) struct MetaRead<'a> {
-    hint: Hint,
-    operation: &'a [u8],
-    actor: Option<&'a [u8]>,
+    pub(super) hint: Hint,
+    pub(super) operation: &'a [u8],
+    pub(super) actor: Option<&'a [u8]>,
     holder: &'a [u8],
     trace: Option<&'a [u8]>,
     credential: Option<[u8; 32]>,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::looks::{Due, Tag};
-use crate::codec;
+use crate::codec::{self, Glance};
 use crate::entry::{Entry, Kept, timestamp};
 use crate::fingerprint::Fingerprint;
 use crate::record::{Meta, Replay};
@@ -23,7 +23,7 @@ const RECORD_AT: usize = SLOT_AT + Slot::BYTES;
 #[derive(Clone, Copy)]
 pub(super) struct Block<'a>(pub(super) &'a [u8]);
 
-impl Block<'_> {
+impl<'a> Block<'a> {
     pub(super) fn due(self) -> Due {
         Due(u32::from_le_bytes(self.array(DUE_AT)))
     }
@@ -66,6 +66,11 @@ impl Block<'_> {
         let packed = &self.0[RECORD_AT..];
         let replay = codec::unpack_replay(packed, fingerprint, timestamp(self.expires()));
         replay.expect("what was packed here can be unpacked")
+    }
+
+    /// What a search goes by. Nothing is copied.
+    pub(super) fn glance(self) -> Glance<'a> {
+        codec::glance(&self.0[RECORD_AT..]).expect("what was packed here can be unpacked")
     }
 
     fn array<const N: usize>(self, at: usize) -> [u8; N] {

@@ -7,10 +7,13 @@ use hashbrown::HashTable;
 use tokio::sync::Notify;
 
 use super::arena::Address;
+use super::block::Block;
 use super::finished::Finished;
 use super::looks::{Due, Looks, Tag};
+use crate::clock::Timestamp;
 use crate::entry::{Change, Entry, Graves, Kept, Phase, Waiters};
 use crate::fingerprint::Fingerprint;
+use crate::operate::Filter;
 use crate::record::{Meta, Record, Replay, Token};
 use crate::slot::Slot;
 use crate::store::{Claim, Claimed, Lease, Release, Released};
@@ -203,20 +206,26 @@ impl Shard {
         }
     }
 
-    /// The live records of the slots that pass.
+    /// The records that are live and may pass, none of them read yet.
     pub(super) fn live<'a>(
         &'a self,
         now: Duration,
-        admit: &'a impl Fn(&Slot) -> bool,
-    ) -> impl Iterator<Item = (Slot, Record)> + 'a {
-        let blocks = self.finished.iter();
-        let finished = blocks.filter_map(move |block| {
-            let slot = block.slot();
-            let wanted = block.is_live(now) && admit(&slot);
-            Some((slot, wanted.then(|| block.entry(None).get(now))??))
+        filter: &'a Filter,
+    ) -> impl Iterator<Item = Live<'a>> + 'a {
+        let blocks = filter.admits_finished().then(|| self.finished.iter());
+        let blocks = blocks
+            .into_iter()
+            .flatten()
+            .filter(move |block| block.is_live(now));
+        let open = filter.admits_open().then(|| self.open.iter());
+        let open = open.into_iter().flatten().filter_map(move |it| {
+            let kept = it.entry.live(now)?;
+            Some(Live::Open(it.slot, kept))
         });
-        let open = self.open.iter().filter(|it| admit(&it.slot));
-        finished.chain(open.filter_map(move |it| Some((it.slot, it.entry.get(now)?))))
+        blocks
+            .map(Live::Finished)
+            .chain(open)
+            .filter(move |it| it.may_pass(filter))
     }
 
     pub(super) fn tally(&self, now: Duration) -> Tally {
@@ -311,6 +320,54 @@ impl Shard {
         let finished = blocks.map(|block| (block.due(), block.tag()));
         let open = self.open.iter().map(|it| (it.due, it.tag()));
         self.looks.reset(finished.chain(open));
+    }
+}
+
+/// A live record where it lies.
+pub(super) enum Live<'a> {
+    Finished(Block<'a>),
+    Open(Slot, &'a Kept),
+}
+
+impl Live<'_> {
+    pub(super) fn slot(&self) -> Slot {
+        match self {
+            Self::Finished(block) => block.slot(),
+            Self::Open(slot, _) => *slot,
+        }
+    }
+
+    pub(super) fn created_at(&self) -> Timestamp {
+        match self {
+            Self::Finished(block) => block.glance().created_at,
+            Self::Open(_, kept) => kept.created_at,
+        }
+    }
+
+    /// The record, from a copy.
+    pub(super) fn record(&self, now: Duration) -> Option<Record> {
+        match self {
+            Self::Finished(block) => block.entry(None).get(now),
+            Self::Open(_, kept) => Some(kept.to_record(now)),
+        }
+    }
+
+    /// Whether `filter` may let it through, by what can be seen of it where it lies.
+    fn may_pass(&self, filter: &Filter) -> bool {
+        let Self::Finished(block) = self else {
+            return true;
+        };
+        if filter.operation.is_none() && filter.actor.is_none() && filter.hint.is_none() {
+            return true;
+        }
+        let glance = block.glance();
+        let same = |wanted: &Option<String>, found: Option<&[u8]>| {
+            let wanted = wanted.as_ref().map(String::as_bytes);
+            wanted.is_none_or(|wanted| found == Some(wanted))
+        };
+        same(&filter.operation, Some(glance.operation))
+            && same(&filter.actor, glance.actor)
+            && filter.hint.is_none_or(|hint| hint == glance.hint)
     }
 }
 

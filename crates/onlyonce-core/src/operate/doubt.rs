@@ -1,5 +1,6 @@
 //! Outcomes in doubt: which ones wait for an operator's decision, and how one is settled.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -65,11 +66,12 @@ pub async fn in_doubt(
     meant: &InDoubt,
     records_max: usize,
 ) -> Result<Vec<(Slot, Record)>, StoreError> {
-    let mut found = Vec::new();
+    // Stores list by slot, so all are looked at; never more are kept than asked for.
+    let mut oldest = BTreeMap::new();
     for state in [StateName::Unknown, StateName::Lapsed] {
         let filter = meant.filter(Some(state));
         let mut after = None;
-        while found.len() < records_max {
+        loop {
             let page = Page {
                 after,
                 records_max: PAGE_RECORDS,
@@ -77,15 +79,19 @@ pub async fn in_doubt(
             let listed = operate.list(&filter, &page).await?;
             let is_last = listed.len() < page.records_max;
             after = listed.last().map(|(slot, _)| *slot);
-            found.extend(listed.into_iter().filter(|(_, it)| meant.admits(it)));
+            for (slot, record) in listed.into_iter().filter(|(_, it)| meant.admits(it)) {
+                oldest.insert((record.created_at.as_millis(), slot), record);
+                if oldest.len() > records_max {
+                    oldest.pop_last();
+                }
+            }
             if is_last {
                 break;
             }
         }
     }
-    found.truncate(records_max);
-    found.sort_by_key(|(slot, record)| (record.created_at.as_millis(), *slot));
-    Ok(found)
+    let outcome = |((_, slot), record)| (slot, record);
+    Ok(oldest.into_iter().map(outcome).collect())
 }
 
 /// What an operator found out about an outcome in doubt.

@@ -1,9 +1,8 @@
-//! The newest records first. Stores list by slot, which says nothing of time: so ever longer spans
-//! back from now are read until enough was found.
+//! The newest records first. Most stores list by slot, which says nothing of time: they look at every
+//! record once, and keep no more than a page of them.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use super::{Filter, Operate, Page};
 use crate::clock::Timestamp;
@@ -11,19 +10,11 @@ use crate::record::Record;
 use crate::slot::Slot;
 use crate::store::StoreError;
 
-/// How far back is looked, in steps; then as far as there are records.
-const SPANS: [Duration; 6] = [
-    Duration::from_secs(10),
-    Duration::from_secs(60),
-    Duration::from_secs(10 * 60),
-    Duration::from_secs(3600),
-    Duration::from_secs(6 * 3600),
-    Duration::from_secs(24 * 3600),
-];
+#[cfg(test)]
+mod tests;
+
 /// Records that are read at a time: few calls for a store in memory, few bytes at once for others.
-const PAGE_RECORDS: usize = 16_384;
-/// What is read at most for one page: of more records, those with the lowest slots.
-const SCANNED_RECORDS_MAX: usize = 250_000;
+const PAGE_RECORDS: usize = 1000;
 
 /// A page of the newest records.
 #[derive(Clone, Copy, Debug)]
@@ -34,61 +25,85 @@ pub struct Newest {
     pub records_max: usize,
 }
 
-/// The newest live records that `filter` lets through.
-pub async fn newest(
-    operate: &dyn Operate,
-    filter: &Filter,
-    page: Newest,
-) -> Result<Vec<(Slot, Record)>, StoreError> {
-    let longest = filter.age_max.unwrap_or(Duration::MAX);
-    let spans = SPANS.into_iter().filter(|span| *span < longest);
-    let mut scanned = 0;
-    for span in spans.chain([longest]) {
-        let filter = Filter {
-            age_max: (span < Duration::MAX).then_some(span),
-            ..filter.clone()
-        };
-        let found = within(operate, &filter, page, &mut scanned).await?;
-        if found.len() >= page.records_max || span == longest || scanned >= SCANNED_RECORDS_MAX {
-            return Ok(found);
-        }
-    }
-    Ok(Vec::new())
+/// The newest of the records that are offered in any order, never more than a page of them. For stores
+/// that look at all their records.
+#[derive(Debug)]
+pub struct NewestPage {
+    asked: Newest,
+    kept: BTreeMap<Reverse<(u64, Slot)>, Record>,
 }
 
-/// The newest of the records that `filter` lets through, all of which are read.
-async fn within(
-    operate: &dyn Operate,
+impl NewestPage {
+    /// An empty page.
+    pub fn new(asked: Newest) -> Self {
+        Self {
+            asked,
+            kept: BTreeMap::new(),
+        }
+    }
+
+    /// Whether a record of that moment in that slot belongs on the page so far. Of most records of a
+    /// large store it does not, so ask before one is read.
+    pub fn wants(&self, created_at: Timestamp, slot: &Slot) -> bool {
+        let place = (created_at.as_millis(), *slot);
+        let before = self.asked.before.map(|(at, slot)| (at.as_millis(), slot));
+        if before.is_some_and(|before| place >= before) {
+            return false;
+        }
+        match self.kept.last_key_value() {
+            Some((Reverse(last), _)) if self.kept.len() >= self.asked.records_max => place > *last,
+            Some(_) => true,
+            None => self.asked.records_max > 0,
+        }
+    }
+
+    /// Puts a record on the page, if it belongs there.
+    pub fn offer(&mut self, slot: Slot, record: Record) {
+        if !self.wants(record.created_at, &slot) {
+            return;
+        }
+        let place = (record.created_at.as_millis(), slot);
+        self.kept.insert(Reverse(place), record);
+        if self.kept.len() > self.asked.records_max {
+            self.kept.pop_last();
+        }
+    }
+
+    /// Whether the page is full, and all that is on it began after that.
+    pub fn is_full_since(&self, since: Timestamp) -> bool {
+        let is_later = |Reverse((began, _)): &Reverse<(u64, Slot)>| *began > since.as_millis();
+        let oldest = self.kept.last_key_value().map(|(oldest, _)| oldest);
+        self.kept.len() >= self.asked.records_max && oldest.is_none_or(is_later)
+    }
+
+    /// The page, the newest first.
+    pub fn into_records(self) -> Vec<(Slot, Record)> {
+        let record = |(Reverse((_, slot)), record)| (slot, record);
+        self.kept.into_iter().map(record).collect()
+    }
+}
+
+/// The newest of all that a store lists.
+pub(super) async fn of_all<S: Operate + ?Sized>(
+    store: &S,
     filter: &Filter,
-    page: Newest,
-    scanned: &mut usize,
+    asked: &Newest,
 ) -> Result<Vec<(Slot, Record)>, StoreError> {
-    let before = page.before.map(|(at, slot)| (at.as_millis(), slot));
-    // In the order in which they are shown; never more than a page.
-    let mut newest = BTreeMap::new();
+    let mut newest = NewestPage::new(*asked);
     let mut after = None;
     loop {
-        let asked = Page {
+        let page = Page {
             after,
             records_max: PAGE_RECORDS,
         };
-        let listed = operate.list(filter, &asked).await?;
-        *scanned += listed.len();
-        let is_last = listed.len() < asked.records_max || *scanned >= SCANNED_RECORDS_MAX;
+        let listed = store.list(filter, &page).await?;
+        let is_last = listed.len() < page.records_max;
         after = listed.last().map(|(slot, _)| *slot);
         for (slot, record) in listed {
-            let place = (record.created_at.as_millis(), slot);
-            if before.is_none_or(|before| place < before) {
-                newest.insert(Reverse(place), record);
-            }
-            if newest.len() > page.records_max {
-                newest.pop_last();
-            }
+            newest.offer(slot, record);
         }
         if is_last {
-            break;
+            return Ok(newest.into_records());
         }
     }
-    let place = |(Reverse((_, slot)), record)| (slot, record);
-    Ok(newest.into_iter().map(place).collect())
 }

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use http::StatusCode;
 use onlyonce_core::engine::FormerSecret;
+use onlyonce_core::operate::{InDoubt, in_doubt};
 use onlyonce_core::policy::StoredRule;
 use onlyonce_core::{
-    Answer, Engine, Event, OnLapse, Outcome, Policy, Reason, Refusal, Response, SlotSecret,
+    Answer, Engine, Event, OnLapse, Outcome, Policy, Reason, Refusal, Response, Slot, SlotSecret,
 };
 
 use crate::support::{Probe, Work, bed, node_of, policy, ran, refused};
@@ -165,4 +166,24 @@ async fn what_is_in_doubt_is_so_under_both_secrets() {
         let retry = node.once("key", &policy, &Work::new()).await;
         assert_eq!(refused(&retry), Reason::OutcomeUnknown);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_many_outcomes_in_doubt_the_oldest_are_found() {
+    let (store, node) = bed().await;
+    let policy = under(OnLapse::Hold);
+    for number in 0..20 {
+        let lost = Work::ending(|_| Outcome::Unknown);
+        node.once(&format!("key-{number}"), &policy, &lost).await;
+        tokio::time::advance(Duration::from_secs(1)).await;
+    }
+    let slots = async |records_max| -> Vec<Slot> {
+        let found = in_doubt(&store.inner, &InDoubt::default(), records_max).await;
+        found.unwrap().into_iter().map(|(slot, _)| slot).collect()
+    };
+
+    let (all, oldest) = (slots(100).await, slots(5).await);
+
+    assert_eq!(all.len(), 20);
+    assert_eq!(oldest, all[..5]);
 }

@@ -8,7 +8,7 @@ use axum::Json;
 use axum::extract::State;
 use http::{HeaderName, HeaderValue, StatusCode};
 use onlyonce_core::engine::steps_of;
-use onlyonce_core::operate::{Filter, Newest, Page, Resolved, StateName, newest};
+use onlyonce_core::operate::{Filter, Newest, Page, Resolved, StateName};
 use onlyonce_core::{Deed, Key, KeyRule, Operate, Record, Response, Slot, StoreError, Timestamp};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
@@ -280,7 +280,7 @@ impl Admin {
             before,
             records_max,
         };
-        let found = newest(operate, filter, page).await?;
+        let found = operate.newest(filter, &page).await?;
         let next = found.last().filter(|_| found.len() == records_max);
         let next = next.map(|(slot, it)| format!("{}-{slot}", it.created_at.as_millis()));
         let view = |(slot, record): &(Slot, _)| RecordView::of(slot, record, false);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use onlyonce_core::operate::{Connections, Filter, Page, Resolved, Stats};
+use onlyonce_core::operate::{Connections, Filter, Newest, Page, Resolved, Stats};
 use onlyonce_core::{Operate, Record, Response, Slot, StoreError, StoreErrorKind, async_trait};
 
 use super::MySqlStore;
@@ -35,13 +35,18 @@ impl Operate for MySqlStore {
             .server
             .statements
             .list(filter, page.after.as_ref(), most);
-        let answered = self.server.lines.ask(&text).await?;
-        let mut listed = Vec::new();
-        for (slot, row) in answered.rows.iter().filter_map(Row::read) {
-            let held = row.held.map_err(|why| unreadable(&why))?;
-            listed.extend(held.entry.get(row.now).map(|record| (slot, record)));
-        }
-        Ok(listed)
+        self.read_all(&text).await
+    }
+
+    /// The server looks through its table; what comes from it is the page.
+    async fn newest(
+        &self,
+        filter: &Filter,
+        page: &Newest,
+    ) -> Result<Vec<(Slot, Record)>, StoreError> {
+        let most = i64::try_from(page.records_max).unwrap_or(i64::MAX);
+        let text = self.server.statements.newest(filter, page, most);
+        self.read_all(&text).await
     }
 
     async fn forget(&self, slot: &Slot) -> Result<bool, StoreError> {
@@ -230,6 +235,16 @@ impl Operate for MySqlStore {
 }
 
 impl MySqlStore {
+    async fn read_all(&self, text: &Text) -> Result<Vec<(Slot, Record)>, StoreError> {
+        let answered = self.server.lines.ask(text).await?;
+        let mut listed = Vec::new();
+        for (slot, row) in answered.rows.iter().filter_map(Row::read) {
+            let held = row.held.map_err(|why| unreadable(&why))?;
+            listed.extend(held.entry.get(row.now).map(|record| (slot, record)));
+        }
+        Ok(listed)
+    }
+
     /// Drops at most `most` rows that nobody has locked: how many, and how many of them held a
     /// record.
     async fn sweep_some(&self, most: usize) -> Result<(usize, usize), Trouble> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use onlyonce_core::operate::Filter;
+use onlyonce_core::operate::{Filter, Newest};
 use onlyonce_core::{Claim, Slot, Token};
 use sqlx::AssertSqlSafe;
 
@@ -175,13 +175,34 @@ impl Statements {
         AssertSqlSafe(format!("SELECT {NOW}"))
     }
 
-    /// Reads a page of live records.
+    /// Reads a page of live records in the order of their slots.
     pub(super) fn list(&self, filter: &Filter, after: Option<&Slot>, records_max: i64) -> Text {
-        let mut text = Text::of(&*self.select);
-        text.sql("WHERE state <> 'R' AND expires_at > ").sql(BEGAN);
+        let mut text = self.passing(filter);
         if let Some(after) = after {
             text.sql(" AND slot > ").bytes(after.as_bytes());
         }
+        text.sql(" ORDER BY slot LIMIT ").int(records_max);
+        text
+    }
+
+    /// Reads a page of live records, the newest first.
+    pub(super) fn newest(&self, filter: &Filter, page: &Newest, records_max: i64) -> Text {
+        let mut text = self.passing(filter);
+        if let Some((at, slot)) = &page.before {
+            let at = i64::try_from(at.as_millis()).unwrap_or(i64::MAX);
+            text.sql(" AND (created_at < ").int(at);
+            text.sql(" OR created_at = ").int(at);
+            text.sql(" AND slot < ").bytes(slot.as_bytes()).sql(")");
+        }
+        text.sql(" ORDER BY created_at DESC, slot DESC LIMIT ");
+        text.int(records_max);
+        text
+    }
+
+    /// Reads the live records that the filter lets through.
+    fn passing(&self, filter: &Filter) -> Text {
+        let mut text = Text::of(&*self.select);
+        text.sql("WHERE state <> 'R' AND expires_at > ").sql(BEGAN);
         if let Some(state) = filter.state {
             text.sql(" AND ").sql(&in_state(state, BEGAN));
         }
@@ -203,7 +224,6 @@ impl Statements {
             text.sql(" AND created_at >= ").sql(BEGAN).sql(" - ");
             text.int(to_millis(age));
         }
-        text.sql(" ORDER BY slot LIMIT ").int(records_max);
         text
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use onlyonce_core::operate::{Connections, Filter, Page, Resolved, StateName, Stats};
+use onlyonce_core::operate::{Connections, Filter, Newest, Page, Resolved, StateName, Stats};
 use onlyonce_core::{Operate, Record, Response, Slot, StoreError, async_trait, codec};
 use sqlx::postgres::PgRow;
 
@@ -48,6 +48,18 @@ impl PostgresStore {
         }
     }
 
+    /// The records that a statement finds in the whole table.
+    async fn read_all(
+        &self,
+        what: &Statement,
+        args: Vec<Arg>,
+    ) -> Result<Vec<(Slot, Record)>, StoreError> {
+        let rows = self.operators(WHOLE_TABLE, what, args).await?;
+        rows.iter()
+            .map(|row| Ok((slot_of(row)?, record(row)?)))
+            .collect()
+    }
+
     async fn soon(
         &self,
         what: &Statement,
@@ -63,6 +75,20 @@ fn address(slot: &Slot) -> Arg {
 
 fn number(count: usize) -> Arg {
     Arg::Int(i64::try_from(count).unwrap_or(i64::MAX))
+}
+
+/// Where a page starts, what it lets through, and how much of it.
+fn passing(slot: Vec<u8>, filter: &Filter, records_max: usize) -> Vec<Arg> {
+    vec![
+        Arg::Bytes(slot.into()),
+        Arg::Text(filter.state.map(|name| state(name).to_owned())),
+        Arg::Text(filter.operation.as_deref().map(text)),
+        Arg::Text(filter.actor.as_deref().map(text)),
+        Arg::Text(filter.hint.map(|hint| text(&hint.to_text()))),
+        Arg::Int(filter.age_min.map_or(-micros(Duration::MAX), micros)),
+        Arg::Int(micros(filter.age_max.unwrap_or(Duration::MAX))),
+        number(records_max),
+    ]
 }
 
 fn state(name: StateName) -> &'static str {
@@ -96,21 +122,23 @@ impl Operate for PostgresStore {
 
     async fn list(&self, filter: &Filter, page: &Page) -> Result<Vec<(Slot, Record)>, StoreError> {
         let after = page.after.map(|slot| slot.as_bytes().to_vec());
-        let args = [
-            Arg::Bytes(after.unwrap_or_default().into()),
-            Arg::Text(filter.state.map(|name| state(name).to_owned())),
-            Arg::Text(filter.operation.as_deref().map(text)),
-            Arg::Text(filter.actor.as_deref().map(text)),
-            Arg::Text(filter.hint.map(|hint| text(&hint.to_text()))),
-            Arg::Int(filter.age_min.map_or(-micros(Duration::MAX), micros)),
-            Arg::Int(micros(filter.age_max.unwrap_or(Duration::MAX))),
-            number(page.records_max),
-        ];
-        let list = &self.server.statements.list;
-        let rows = self.operators(WHOLE_TABLE, list, args).await?;
-        rows.iter()
-            .map(|row| Ok((slot_of(row)?, record(row)?)))
-            .collect()
+        let after = after.unwrap_or_default();
+        let args = passing(after, filter, page.records_max);
+        self.read_all(&self.server.statements.list, args).await
+    }
+
+    /// The server looks through its table; what comes from it is the page.
+    async fn newest(
+        &self,
+        filter: &Filter,
+        page: &Newest,
+    ) -> Result<Vec<(Slot, Record)>, StoreError> {
+        let before = page.before.map(|(at, slot)| (at.as_millis(), slot));
+        let slot = before.map(|(_, slot)| slot.as_bytes().to_vec());
+        let at = before.and_then(|(at, _)| i64::try_from(at).ok());
+        let mut args = passing(slot.unwrap_or_default(), filter, page.records_max);
+        args.push(Arg::Int(at.unwrap_or(i64::MAX)));
+        self.read_all(&self.server.statements.newest, args).await
     }
 
     async fn forget(&self, slot: &Slot) -> Result<bool, StoreError> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use onlyonce_core::operate::{Filter, Page, Resolved, Stats};
+use onlyonce_core::operate::{Filter, Newest, Page, Resolved, Stats};
 use onlyonce_core::{Operate, Record, Response, Slot, StoreError, StoreErrorKind, async_trait};
 use sqlx::{QueryBuilder, Sqlite};
 
@@ -25,19 +25,32 @@ impl Operate for SqliteStore {
     }
 
     async fn list(&self, filter: &Filter, page: &Page) -> Result<Vec<(Slot, Record)>, StoreError> {
-        let mut query = self.listing(filter, page);
-        // Its text has the time in it: nothing to keep for the next one.
-        let rows = query.build().persistent(false).fetch_all(&self.readers);
-        let rows = rows.await.map_err(trouble::failed)?;
-        let now = self.writer.time.now();
-        let mut listed = Vec::new();
-        for row in rows {
-            let read = || Ok((read_slot(&row)?, read_held(&row)?));
-            let (slot, held) = read().map_err(|why| trouble::unreadable(&why))?;
-            // Its time may have come between the row and the clock behind it.
-            listed.extend(held.entry.get(now).map(|record| (slot, record)));
+        let mut query = self.passing(filter);
+        if let Some(after) = &page.after {
+            let after = after.as_bytes().to_vec();
+            query.push(" AND slot > ").push_bind(after);
         }
-        Ok(listed)
+        query.push(" ORDER BY slot LIMIT ");
+        self.read_all(query, page.records_max).await
+    }
+
+    /// The file is looked through; what is read of it is the page.
+    async fn newest(
+        &self,
+        filter: &Filter,
+        page: &Newest,
+    ) -> Result<Vec<(Slot, Record)>, StoreError> {
+        let mut query = self.passing(filter);
+        if let Some((at, slot)) = &page.before {
+            let at = i64::try_from(at.as_millis()).unwrap_or(i64::MAX);
+            query.push(" AND (created_at, slot) < (").push_bind(at);
+            query
+                .push(", ")
+                .push_bind(slot.as_bytes().to_vec())
+                .push(")");
+        }
+        query.push(" ORDER BY created_at DESC, slot DESC LIMIT ");
+        self.read_all(query, page.records_max).await
     }
 
     async fn forget(&self, slot: &Slot) -> Result<bool, StoreError> {
@@ -176,18 +189,35 @@ impl SqliteStore {
         self.writer.place.check().map_err(trouble::failed)
     }
 
-    fn listing(&self, filter: &Filter, page: &Page) -> QueryBuilder<Sqlite> {
+    /// The live records of a query that waits for how many there shall be.
+    async fn read_all(
+        &self,
+        mut query: QueryBuilder<Sqlite>,
+        records_max: usize,
+    ) -> Result<Vec<(Slot, Record)>, StoreError> {
+        query.push_bind(i64::try_from(records_max).unwrap_or(i64::MAX));
+        // Its text has the time in it: nothing to keep for the next one.
+        let rows = query.build().persistent(false).fetch_all(&self.readers);
+        let rows = rows.await.map_err(trouble::failed)?;
+        let now = self.writer.time.now();
+        let mut listed = Vec::new();
+        for row in rows {
+            let read = || Ok((read_slot(&row)?, read_held(&row)?));
+            let (slot, held) = read().map_err(|why| trouble::unreadable(&why))?;
+            // Its time may have come between the row and the clock behind it.
+            listed.extend(held.entry.get(now).map(|record| (slot, record)));
+        }
+        Ok(listed)
+    }
+
+    /// Reads the live records that the filter lets through.
+    fn passing(&self, filter: &Filter) -> QueryBuilder<Sqlite> {
         let now = to_millis(self.writer.time.now());
         let select = format!(
             "SELECT {READ_COLUMNS} FROM {} WHERE state <> 'R' AND expires_at > {now}",
             self.table
         );
         let mut query = QueryBuilder::new(select);
-        if let Some(after) = &page.after {
-            query
-                .push(" AND slot > ")
-                .push_bind(after.as_bytes().to_vec());
-        }
         if let Some(state) = filter.state {
             query.push(format!(" AND {}", in_state(state, &now.to_string())));
         }
@@ -208,8 +238,6 @@ impl SqliteStore {
             query.push(format!(" AND created_at >= {now} - "));
             query.push_bind(to_millis(age));
         }
-        let most = i64::try_from(page.records_max).unwrap_or(i64::MAX);
-        query.push(" ORDER BY slot LIMIT ").push_bind(most);
         query
     }
 

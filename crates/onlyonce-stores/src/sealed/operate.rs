@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use onlyonce_core::operate::{Filter, Page, Resolved};
+use onlyonce_core::operate::{Filter, Newest, Page, Resolved};
 use onlyonce_core::{Operate, Record, Response, Slot, StoreError, async_trait};
 
 use crate::wrap::{forward, operators};
@@ -22,11 +22,16 @@ impl Operate for Sealed {
 
     async fn list(&self, filter: &Filter, page: &Page) -> Result<Vec<(Slot, Record)>, StoreError> {
         let found = operators(&*self.inner, NAME)?.list(filter, page).await?;
-        let opened = found.into_iter().map(|(slot, record)| {
-            let record = self.opened(&slot, None, record)?;
-            Ok((slot, record))
-        });
-        opened.collect()
+        self.all_opened(found)
+    }
+
+    async fn newest(
+        &self,
+        filter: &Filter,
+        page: &Newest,
+    ) -> Result<Vec<(Slot, Record)>, StoreError> {
+        let found = operators(&*self.inner, NAME)?.newest(filter, page).await?;
+        self.all_opened(found)
     }
 
     /// Looks first whose record it is, because an answer is sealed for one token; and again
@@ -61,4 +66,14 @@ impl Operate for Sealed {
 
     forward!(straight: forget, extend, sweep, stats, ping, recheck, count_replays, number_replays, agree, agreed);
     forward!(straight: connected, connections, is_on_a_server);
+}
+
+impl Sealed {
+    fn all_opened(&self, found: Vec<(Slot, Record)>) -> Result<Vec<(Slot, Record)>, StoreError> {
+        let opened = found.into_iter().map(|(slot, record)| {
+            let record = self.opened(&slot, None, record)?;
+            Ok((slot, record))
+        });
+        opened.collect()
+    }
 }

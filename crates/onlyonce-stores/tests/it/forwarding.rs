@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use onlyonce_core::operate::{Connections, Filter, Page, Resolved, Stats};
+use onlyonce_core::operate::{Connections, Filter, Newest, Page, Resolved, Stats};
 use onlyonce_core::{
     Claim, Claimed, Completed, Fingerprint, Lease, MemoryStore, Operate, OsEntropy, Record,
     Release, Released, Renewed, Replay, Response, Slot, Store, StoreError, Token, async_trait,
@@ -77,6 +77,14 @@ impl Operate for Server {
 
     async fn list(&self, filter: &Filter, page: &Page) -> Result<Vec<(Slot, Record)>, StoreError> {
         self.0.list(filter, page).await
+    }
+
+    async fn newest(
+        &self,
+        filter: &Filter,
+        page: &Newest,
+    ) -> Result<Vec<(Slot, Record)>, StoreError> {
+        self.0.newest(filter, page).await
     }
 
     async fn forget(&self, slot: &Slot) -> Result<bool, StoreError> {
