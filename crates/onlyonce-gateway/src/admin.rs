@@ -38,6 +38,7 @@ mod openapi;
 mod operator;
 mod problem;
 mod records;
+mod resolved;
 mod serve;
 mod top;
 mod upstreams;
@@ -47,7 +48,7 @@ pub use self::audit::{AuditPage, PurgedView};
 pub use self::callers::CallersView;
 pub use self::doubt::SettledView;
 pub use self::health::{
-    HealthView, RouteView, SecretView, SettingsView, StoreHealthView, WarningView,
+    HealthView, RouteView, SecretView, SettingView, SettingsView, StoreHealthView, WarningView,
 };
 pub use self::now::{NowView, SampleView, StoreOperationView, TotalsView};
 pub use self::observed::{ExampleView, ObservedRouteView, ObservedView, SeenView};

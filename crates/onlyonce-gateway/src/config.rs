@@ -16,6 +16,7 @@ pub use onlyonce_core::bounds::{
 pub use onlyonce_core::policy::ScopePart;
 pub use onlyonce_core::profile::{Retention, Rules, Timeout};
 
+pub(crate) use self::breaker::{FAILURES, PROBE, RESET};
 pub use self::check::{Warning, warnings};
 pub(crate) use self::check::{holds, is_upstream};
 pub use self::contracts::Contract;

@@ -33,14 +33,14 @@ use crate::traces::Traces;
 use crate::upstream::Healths;
 use crate::workers::Workers;
 
-const LISTEN: &str = "127.0.0.1:8080";
-const ADMIN: &str = "127.0.0.1:9090";
+pub(crate) const LISTEN: &str = "127.0.0.1:8080";
+pub(crate) const ADMIN: &str = "127.0.0.1:9090";
 /// Names the secret that the store keeps, in place of a file.
 const KEPT: &str = "store";
 /// Shorter tokens can be guessed.
 const ADMIN_TOKEN_BYTES_MIN: usize = 16;
-const DRAIN: Duration = Duration::from_secs(30);
-const RUNNING_MAX: NonZeroUsize = NonZeroUsize::new(1024).expect("1,024 is not zero");
+pub(crate) const DRAIN: Duration = Duration::from_secs(30);
+pub(crate) const RUNNING_MAX: NonZeroUsize = NonZeroUsize::new(1024).expect("1,024 is not zero");
 
 /// Why a gateway did not start.
 #[derive(Debug, Error)]
@@ -344,7 +344,7 @@ async fn open_engine(
     Ok(observed.await?)
 }
 
-fn audit_settings(config: &config::Audit) -> AuditSettings {
+pub(crate) fn audit_settings(config: &config::Audit) -> AuditSettings {
     let mut settings = AuditSettings::at(&config.path);
     if let Some(keep) = config.keep {
         settings.keep = keep.get();

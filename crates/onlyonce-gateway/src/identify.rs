@@ -19,8 +19,8 @@ use crate::failure::{Failure, Sent};
 use crate::lookup::{Asking, Via};
 use crate::upstream::{AnswerBody, Upstream, UpstreamBody, UpstreamError};
 
-const OPERATION: HeaderName = HeaderName::from_static("onlyonce-operation");
-const ATTEMPT: HeaderName = HeaderName::from_static("onlyonce-attempt");
+pub(crate) const OPERATION: HeaderName = HeaderName::from_static("onlyonce-operation");
+pub(crate) const ATTEMPT: HeaderName = HeaderName::from_static("onlyonce-attempt");
 /// What a client cannot say: upstreams trust the gateway alone for it.
 const OWN_START: &str = "onlyonce-";
 /// Headers that vouch for the body as it was sent. With another member they would be wrong.

@@ -31,7 +31,7 @@ mod workers;
 pub use admin::{
     AuditPage, CallersView, ExampleView, FailureView, HeaderView, HealthView, NowView,
     ObservedRouteView, ObservedView, PurgedView, RecordView, RecordsPage, ResponseView, RouteView,
-    SampleView, SecretView, SeenView, SettingsView, SettledView, StatsView, StepView,
+    SampleView, SecretView, SeenView, SettingView, SettingsView, SettledView, StatsView, StepView,
     StoreHealthView, StoreOperationView, TopView, TotalsView, UpstreamView, UpstreamsView,
     WarningView,
 };

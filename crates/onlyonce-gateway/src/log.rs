@@ -19,7 +19,7 @@ use tracing_subscriber::registry::LookupSpan;
 use crate::config::{Count, Log, LogFormat, LogLevel};
 
 /// D0 §9.2.3: a hundredth of what is for debugging.
-const SAMPLE_DEBUG: u32 = 100;
+pub(crate) const SAMPLE_DEBUG: u32 = 100;
 
 /// Writes the log of this process to stderr from now on. Only the first call does something.
 pub fn start(config: &Log) {

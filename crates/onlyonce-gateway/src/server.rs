@@ -26,9 +26,9 @@ use crate::streams::{Sending, StreamExecutor};
 use crate::tls::Acceptor;
 use crate::upgrade;
 
-const CONNECTIONS_MAX: u32 = 10_000;
-const HEADER_BYTES_MAX: usize = 64 * 1024;
-const STREAMS_MAX: u32 = 200;
+pub(crate) const CONNECTIONS_MAX: u32 = 10_000;
+pub(crate) const HEADER_BYTES_MAX: usize = 64 * 1024;
+pub(crate) const STREAMS_MAX: u32 = 200;
 pub(crate) const HEADERS_TIMEOUT: Duration = Duration::from_secs(60);
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) const WRITE_PAUSE_MAX: Duration = Duration::from_secs(30);

@@ -27,7 +27,8 @@ use crate::upstream::{Healths, Upstream, UpstreamError};
 pub(crate) use self::per_worker::{PerWorker, Sites};
 pub(crate) use self::terms::Bounds;
 use self::terms::{Common, Terms};
-use self::upstreams::{Upstreams, patience};
+use self::upstreams::Upstreams;
+pub(crate) use self::upstreams::patience as upstream_patience;
 
 mod per_worker;
 mod terms;
@@ -37,7 +38,7 @@ const BODY_MAX: Duration = Duration::from_secs(30);
 const BODY_WHOLE_MAX: Duration = Duration::from_secs(300);
 pub(crate) const IDLE_MAX: Duration = Duration::from_secs(75);
 const TOOL_MAX: Duration = Duration::from_secs(60 * 60);
-const WEB_SOCKET_IDLE_MAX: Duration = Duration::from_secs(3600);
+pub(crate) const WEB_SOCKET_IDLE_MAX: Duration = Duration::from_secs(3600);
 
 type Classify = fn(&Failure) -> Release;
 
@@ -124,7 +125,7 @@ impl Site {
             verifier: crate::identity::verifier(config)?,
             names: Names::of(&config.identity),
         };
-        let patience = patience(config);
+        let patience = upstream_patience(config);
         let mut upstreams = Upstreams::default();
         let mut routes = Vec::with_capacity(config.route.len());
         for route in &config.route {

@@ -12,6 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Admin;
+use super::resolved::resolved;
 use super::upstreams::UpstreamView;
 use crate::config::{self, Config, HostName, ProfileName, Route};
 
@@ -79,6 +80,20 @@ pub struct SettingsView {
     pub profile: String,
     /// Routes, in their order; the last one is for all other requests.
     pub routes: Vec<RouteView>,
+    /// Every setting by its name, with its value in force. Nothing secret is shown: URLs come without
+    /// credentials, the values of their options and the queries of requests as `***`.
+    pub all: Vec<SettingView>,
+}
+
+/// A setting.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SettingView {
+    /// Its name, as in `limits.running` or `route.0.match`.
+    pub name: String,
+    /// What is in force.
+    pub value: String,
+    /// Whether it was given; what was not has its default, or what the gateway has for all routes.
+    pub given: bool,
 }
 
 /// A route and its contract.
@@ -100,6 +115,8 @@ pub struct RouteView {
     pub store_down: String,
     /// How long an answer is kept, in seconds.
     pub keep_seconds: u64,
+    /// Their whole contract, as the file of a profile would give it; absent where they pass through.
+    pub contract: Option<String>,
 }
 
 /// Something that an operator should know of the settings.
@@ -168,6 +185,7 @@ impl Read {
             namespace: config.namespace.clone(),
             profile: config.profile_name().to_owned(),
             routes: routes.filter_map(|it| RouteView::of(config, it)).collect(),
+            all: resolved(config),
         };
         let warning = |it: config::Warning| WarningView {
             setting: it.setting.to_owned(),
@@ -193,11 +211,12 @@ impl RouteView {
         let upstream = route.and_then(|route| route.upstream.as_ref());
         let upstream = upstream.or(config.upstream.as_ref());
         let named = route.and_then(|route| route.operation.as_ref());
+        let pass = route.is_some_and(|route| route.pass);
         Some(Self {
             matches: route.map(|route| route.matches.to_string()),
             operation: named.map(|it| it.name().to_string()),
             upstream: upstream.map(|it| onlyonce_stores::shown(it)),
-            pass: route.is_some_and(|route| route.pass),
+            pass,
             profile: own
                 .map_or(config.profile_name(), ProfileName::as_str)
                 .to_owned(),
@@ -212,6 +231,7 @@ impl RouteView {
             }
             .to_owned(),
             keep_seconds: policy.keep_for.as_secs(),
+            contract: (!pass).then(|| policy.to_toml()),
         })
     }
 }

@@ -1,13 +1,13 @@
 //! The page that Prometheus scrapes.
 
-use std::sync::Arc;
+use std::sync::{self, Arc, PoisonError};
 use std::time::Duration;
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::HeaderMap;
 use http::header::{ACCEPT, CONTENT_TYPE};
-use onlyonce_core::operate::{InDoubt, in_doubt};
+use onlyonce_core::operate::{InDoubt, Stats, in_doubt};
 use onlyonce_core::{Clock as _, SystemClock};
 use tokio::sync::Mutex;
 
@@ -32,6 +32,8 @@ pub(super) struct Sizes {
     clock: SystemClock,
     /// None if the next who asks shall get new ones.
     last: Mutex<Option<Asked>>,
+    /// What the store said last, and when.
+    counted: sync::Mutex<Option<(Duration, Stats)>>,
 }
 
 #[derive(Clone, Copy)]
@@ -48,6 +50,18 @@ impl Sizes {
         }
     }
 
+    fn note(&self, stats: Stats) {
+        let counted = Some((self.clock.now(), stats));
+        *self.counted.lock().unwrap_or_else(PoisonError::into_inner) = counted;
+    }
+
+    /// What the store said last, and how long ago.
+    pub(super) fn counted(&self) -> Option<(Stats, Duration)> {
+        let counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        let (at, stats) = (*counted)?;
+        Some((stats, self.clock.now().saturating_sub(at)))
+    }
+
     /// Whether they are old enough for asking to take no more than this part of the time.
     fn are_due(&self, last: Option<Asked>, share: u32) -> bool {
         last.is_none_or(|Asked { at, took }| {
@@ -61,6 +75,7 @@ impl Default for Sizes {
         Self {
             clock: SystemClock::new(),
             last: Mutex::default(),
+            counted: sync::Mutex::default(),
         }
     }
 }
@@ -101,6 +116,7 @@ async fn measure(admin: Admin, share: u32) {
     let metrics = admin.observers.metrics();
     if let Ok(stats) = operate.stats().await {
         metrics.set_stats(&stats);
+        admin.sizes.note(stats);
     }
     if let Ok(found) = in_doubt(operate, &InDoubt::default(), IN_DOUBT_MAX).await {
         metrics.set_in_doubt(found.len() as u64);

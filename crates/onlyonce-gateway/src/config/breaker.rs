@@ -6,9 +6,9 @@ use onlyonce_stores::Guarded;
 
 use super::{Breaker, Count, Span};
 
-const FAILURES: u32 = 5;
-const RESET: Duration = Duration::from_secs(60);
-const PROBE: Duration = Duration::from_secs(1);
+pub(crate) const FAILURES: u32 = 5;
+pub(crate) const RESET: Duration = Duration::from_secs(60);
+pub(crate) const PROBE: Duration = Duration::from_secs(1);
 
 impl Breaker {
     /// The store with these settings.

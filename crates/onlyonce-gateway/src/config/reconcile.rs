@@ -2,6 +2,7 @@
 //! answers to it mean.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -83,7 +84,7 @@ impl<'de> Deserialize<'de> for Lookup {
         impl<'de> serde::de::Visitor<'de> for Either {
             type Value = Lookup;
 
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a request like \"GET /charges/{operation}\", or a table with `ask`")
             }
 
@@ -127,6 +128,24 @@ pub struct Template {
     pub method: Method,
     /// Its path and query, in pieces.
     pub pieces: Vec<Piece>,
+}
+
+impl fmt::Display for Template {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ", self.method)?;
+        for piece in &self.pieces {
+            match piece {
+                Piece::Text(text) => f.write_str(text)?,
+                Piece::Value { of, .. } => match of {
+                    Variable::Key => f.write_str("{key}")?,
+                    Variable::Operation => f.write_str("{operation}")?,
+                    Variable::Param(name) => write!(f, "{{{name}}}")?,
+                    Variable::Body(pointer) => write!(f, "{{body:{}}}", pointer.as_str())?,
+                },
+            }
+        }
+        Ok(())
+    }
 }
 
 /// A piece of a request's target.

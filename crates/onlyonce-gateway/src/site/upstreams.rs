@@ -44,7 +44,7 @@ impl Upstreams {
 }
 
 /// How long to wait for an upstream.
-pub(super) fn patience(config: &Config) -> Patience {
+pub(crate) fn patience(config: &Config) -> Patience {
     let or = |timeout: Option<Timeout>, usual| timeout.map_or(usual, Span::get);
     Patience {
         connect_max: or(config.timeouts.connect, CONNECT_MAX),

@@ -1,11 +1,13 @@
 //! *Health*: what the gateway stands on, and by which settings it works.
 
+use std::time::Duration;
+
 use axum::extract::State;
 use maud::{Markup, html};
+use onlyonce_core::operate::Stats;
 
 use super::super::Admin;
-use super::super::health::{HealthView, RouteView, SettingsView};
-use super::super::records::{self, StatsView};
+use super::super::health::{HealthView, RouteView, SettingView, SettingsView};
 use super::layout::{Page, Place, column, number_column, table};
 use super::now::upstreams;
 use super::words::{bytes, grouped, span};
@@ -15,16 +17,19 @@ const SKEW_MS_MAX: u64 = 1000;
 
 pub(super) async fn page(State(admin): State<Admin>) -> Page {
     let health = admin.health().await;
-    // A store that does not answer is not asked for more.
+    // A store that does not answer is not asked for more, and one that counts for long is not waited for.
     let stats = match health.store.error {
         Some(_) => None,
-        None => records::stats(State(admin.clone())).await.ok(),
+        None => {
+            admin.recount(false).await;
+            admin.sizes.counted()
+        }
     };
-    let content = content(&health, stats.as_ref().map(|it| &it.0));
+    let content = content(&health, stats);
     admin.framed(Place::Health, "Health", Ok(content))
 }
 
-fn content(health: &HealthView, stats: Option<&StatsView>) -> Markup {
+fn content(health: &HealthView, stats: Option<(Stats, Duration)>) -> Markup {
     html! {
         h1 { "Health" }
         @match &health.not_ready {
@@ -40,7 +45,43 @@ fn content(health: &HealthView, stats: Option<&StatsView>) -> Markup {
             section.card aria-labelledby="settings" { h2 #settings { "Settings" } (settings(&health.settings)) }
         }
         section aria-labelledby="upstreams" { h2 #upstreams { "Upstreams" } (upstreams(&health.upstreams)) }
-        section aria-labelledby="routes" { h2 #routes { "Routes" } (routes(&health.settings.routes)) }
+        section aria-labelledby="routes" {
+            h2 #routes { "Routes" }
+            (routes(&health.settings.routes))
+            @for it in &health.settings.routes { (contract(it)) }
+        }
+        section aria-labelledby="all" { h2 #all { "All settings" } (all(&health.settings.all)) }
+    }
+}
+
+/// The contract of a route, with every value.
+fn contract(route: &RouteView) -> Markup {
+    let of = route.matches.as_deref().unwrap_or("all others");
+    html! {
+        @if let Some(contract) = &route.contract {
+            details.card {
+                summary { "Contract of " (of) }
+                pre tabindex="0" aria-label={ "Contract of " (of) } { (contract) }
+            }
+        }
+    }
+}
+
+/// Every setting that is in force.
+fn all(settings: &[SettingView]) -> Markup {
+    let head = html! { (column("Setting")) (column("In force")) (column("From")) };
+    let rows = html! {
+        @for it in settings {
+            tr {
+                th scope="row" { code { (it.name) } }
+                td { (it.value) }
+                td { @if it.given { "the settings" } @else { span.dim { "default" } } }
+            }
+        }
+    };
+    html! {
+        p.dim { "Secrets are not shown." }
+        (table("All settings that are in force", &head, &rows))
     }
 }
 
@@ -76,7 +117,7 @@ fn gateway(health: &HealthView) -> Markup {
     }
 }
 
-fn store(health: &HealthView, stats: Option<&StatsView>) -> Markup {
+fn store(health: &HealthView, stats: Option<(Stats, Duration)>) -> Markup {
     let store = &health.store;
     html! {
         dl.facts {
@@ -86,10 +127,13 @@ fn store(health: &HealthView, stats: Option<&StatsView>) -> Markup {
                 Some(error) => html! { (verdict(false, "no")) " " (error) },
             }))
             (fact("Circuit breaker", &verdict(store.breaker == "closed", &store.breaker)))
-            @if let Some(stats) = stats {
+            @if let Some((stats, ago)) = stats {
                 (fact("Records", &html! { (grouped(stats.records)) }))
                 (fact("Of these, running", &html! { (grouped(stats.pending)) }))
                 (fact("Size", &html! { (bytes(stats.bytes)) }))
+                (fact("Counted", &html! { (span(ago.as_secs())) " ago" }))
+            } @else if store.error.is_none() {
+                (fact("Records", &html! { span.dim { "being counted: look again in a moment" } }))
             }
         }
     }

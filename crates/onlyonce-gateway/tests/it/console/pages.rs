@@ -1,9 +1,14 @@
 //! Pages are whole without a script, carry a strict policy, and show what is hostile as text.
 
+use std::sync::Arc;
+
+use onlyonce_core::MemoryStore;
+use onlyonce_gateway::Gateway;
+use onlyonce_observe::Setup;
 use onlyonce_testkit::servers::{Redis, RedisOptions, Server as _};
 
 use super::{PAGES, in_doubt, open, order, send, slots};
-use crate::support::{Service, gateway, order_with, started};
+use crate::support::{Service, gateway, order_with, settings, started};
 use crate::wire::{Say, scripted};
 
 const KEY: &str = "a-key-that-is-long-enough";
@@ -227,6 +232,56 @@ async fn health_tells_settings_routes_and_warnings_as_the_api_does() {
     for warning in health["warnings"].as_array().unwrap() {
         page.has(warning["text"].as_str().unwrap().split(':').next().unwrap());
     }
+}
+
+#[tokio::test]
+async fn a_page_of_the_newest_records_asks_the_store_once() {
+    let service = Service::start().await;
+    let setup = Setup::new("memory", Arc::new(MemoryStore::new()));
+    let observed = setup.open(|engine| engine.instance("web-1")).await.unwrap();
+    let metrics = Arc::clone(observed.observers.metrics());
+    let config = settings(service.address, "");
+    let gateway = Gateway::start_on(&config, observed).await.unwrap();
+    for number in 0..20 {
+        order_with(&gateway, &format!("order-number-{number:04}"), "{}").await;
+    }
+    let lists = || -> u64 {
+        let operations = metrics.store_operations();
+        let lists = operations.iter().filter(|it| it.name == "list");
+        lists.map(|it| it.count).sum()
+    };
+
+    let before = lists();
+    let page = open(&gateway, "/records").await;
+
+    assert_eq!(page.text.matches("<th scope=\"row\">").count(), 20);
+    assert_eq!(lists() - before, 1);
+}
+
+#[tokio::test]
+async fn health_shows_every_setting_in_force_and_the_contract_of_each_route() {
+    let service = Service::start().await;
+    let more =
+        "ttl = \"2h\"\n[limits]\nrunning = 77\n[[route]]\nmatch = \"GET /free\"\npass = true\n";
+    let gateway = gateway(service.address, more).await;
+
+    let health = open(&gateway, "/api/v1/health").await;
+    let health: serde_json::Value = serde_json::from_str(&health.text).unwrap();
+    let page = open(&gateway, "/health").await;
+
+    let all = health["settings"]["all"].as_array().unwrap();
+    let running = all.iter().find(|it| it["name"] == "limits.running");
+    assert_eq!(running.unwrap()["value"], "77");
+    assert_eq!(running.unwrap()["given"], true);
+    for it in all {
+        page.has(&format!("<code>{}</code>", it["name"].as_str().unwrap()));
+    }
+    let routes = health["settings"]["routes"].as_array().unwrap();
+    assert!(routes[0]["contract"].is_null(), "it passes");
+    let contract = routes[1]["contract"].as_str().unwrap();
+    assert!(contract.contains("ttl = \"2h\""), "{contract}");
+    page.has("Contract of all others");
+    page.has("ttl = &quot;2h&quot;");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
