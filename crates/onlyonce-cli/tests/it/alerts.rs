@@ -4,19 +4,16 @@
 //! So that this takes minutes and not hours, the durations of the rules are scaled: every `for:` is a
 //! second and every range ten. Thresholds, metrics and labels are as shipped.
 
-use std::collections::BTreeSet;
-use std::path::Path;
-use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
 use onlyonce_testkit::proxy::Proxy;
-use onlyonce_testkit::servers::{Postgres, PostgresOptions, Server as _, free_port};
+use onlyonce_testkit::servers::{Postgres, PostgresOptions, Server as _};
 use serde_json::{Value, json};
-use tokio::process::{Child, Command};
 use tokio::task::JoinSet;
 
 use crate::demo::process::{Clock, Process};
+use crate::support::prometheus::{Prometheus, eventually};
 
 /// D0 §9.3: critical alerts, then warnings.
 const ALERTS: [&str; 8] = [
@@ -256,100 +253,6 @@ const AUDITED: [(&str, &[&str]); 5] = [
     ),
 ];
 const SUBMIT: &str = "/api/intakes/vendor-onboarding/submit";
-/// By when an alert has fired or cleared. An error rate looks back one minute.
-const SOON: Duration = Duration::from_secs(120);
-
-/// A Prometheus that scrapes one address.
-struct Prometheus {
-    url: String,
-    _child: Child,
-}
-
-impl Prometheus {
-    fn start(folder: &Path, admin: &str) -> Self {
-        let rules = include_str!("../../../../ops/prometheus/alerts.yml");
-        let rules = scaled(rules);
-        std::fs::write(folder.join("alerts.yml"), rules).unwrap();
-        let target = admin.strip_prefix("http://").unwrap();
-        let config = format!(
-            "global: {{scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 500ms}}\n\
-             rule_files: [alerts.yml]\n\
-             scrape_configs:\n  - job_name: demo\n    static_configs: [{{targets: ['{target}']}}]\n"
-        );
-        std::fs::write(folder.join("prometheus.yml"), config).unwrap();
-        let address = format!("127.0.0.1:{}", free_port().unwrap());
-        let child = Command::new("prometheus")
-            .arg(format!("--web.listen-address={address}"))
-            .args(["--config.file=prometheus.yml", "--storage.tsdb.path=data"])
-            .arg("--log.level=error")
-            .current_dir(folder)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .kill_on_drop(true)
-            .spawn()
-            .expect("prometheus is in the Debian package prometheus");
-        Self {
-            url: format!("http://{address}"),
-            _child: child,
-        }
-    }
-
-    /// The alerts that fire now; none while it does not answer yet.
-    async fn firing(&self) -> BTreeSet<String> {
-        let Some(alerts) = self.ask("/api/v1/alerts").await else {
-            return BTreeSet::new();
-        };
-        let alerts = alerts["data"]["alerts"].as_array().cloned();
-        let firing = alerts.into_iter().flatten();
-        let firing = firing.filter(|alert| alert["state"] == "firing");
-        let name = |alert: Value| alert["labels"]["alertname"].as_str().map(str::to_owned);
-        firing.filter_map(name).collect()
-    }
-
-    async fn ask(&self, path: &str) -> Option<Value> {
-        let answer = reqwest::get(format!("{}{path}", self.url)).await.ok()?;
-        serde_json::from_str(&answer.text().await.ok()?).ok()
-    }
-
-    async fn fires(&self, alert: &str) {
-        eventually(&format!("{alert} fires"), async || {
-            self.firing().await.contains(alert)
-        })
-        .await;
-    }
-
-    /// Returns when it has scraped, and what it scraped is there to be asked for.
-    async fn scrapes(&self) {
-        eventually("it scrapes", async || {
-            let path = "/api/v1/query?query=idempotency_lock_acquired_total";
-            let found = self.ask(path).await.unwrap_or_default();
-            !found["data"]["result"].as_array().is_none_or(Vec::is_empty)
-        })
-        .await;
-    }
-}
-
-/// The rules with short durations, and with everything else as it is.
-fn scaled(rules: &str) -> String {
-    let scale = |line: &str| match line.trim_start().strip_prefix("for: ") {
-        Some(_) => format!("{}for: 1s", &line[..line.len() - line.trim_start().len()]),
-        None => ["[1m]", "[5m]", "[10m]", "[1h]"]
-            .iter()
-            .fold(line.to_owned(), |line, range| line.replace(range, "[10s]")),
-    };
-    let lines: Vec<_> = rules.lines().map(scale).collect();
-    lines.join("\n") + "\n"
-}
-
-async fn eventually(what: &str, holds: impl AsyncFn() -> bool) {
-    let waiting = async {
-        while !holds().await {
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
-    };
-    let held = tokio::time::timeout(SOON, waiting).await;
-    assert!(held.is_ok(), "never: {what}");
-}
 
 /// The lines of a log whose `field` says that this happened.
 fn lines(log: &str, field: &str, event: &str) -> Vec<Value> {

@@ -1,11 +1,15 @@
-//! An operator's drill: a service crashes and leaves 35 outcomes in doubt, and an operator settles them.
+//! An operator's drill: a service crashes and leaves 35 outcomes in doubt, an alert fires, and an operator
+//! settles them.
 
 use serde_json::Value;
 
 use crate::support::gateway::{Running, lost};
 use crate::support::program::run;
+use crate::support::prometheus::Prometheus;
 
 const OUTCOMES: usize = 35;
+const ALERT: &str = "IdempotencyOutcomesInDoubt";
+const REASON: &str = "crash at 14:02";
 const SETTINGS: &str = "store = \"memory:\"\ninstance = \"web-1\"\n\
      [rules]\non_lapse = \"hold\"\n[audit]\npath = \"FOLDER/audit.jsonl\"\n";
 
@@ -29,6 +33,50 @@ async fn in_doubt(gateway: &Running) -> f64 {
     let name = "idempotency_outcomes_in_doubt ";
     let value = page.lines().find_map(|line| line.strip_prefix(name));
     value.unwrap().parse().unwrap()
+}
+
+/// A Prometheus that has raised the alert.
+async fn alerted(gateway: &Running) -> Prometheus {
+    let prometheus = Prometheus::start(gateway.folder.path(), &gateway.admin);
+    prometheus.fires(ALERT).await;
+    prometheus
+}
+
+/// All outcomes were settled by mia, for the reason that was given.
+async fn assert_audited(gateway: &Running, via: &str) {
+    let deeds = deeds(gateway).await;
+    assert_eq!(deeds.len(), OUTCOMES);
+    for deed in &deeds {
+        assert_eq!(deed["eventType"], "idempotency.operator.discard");
+        assert_eq!(deed["actor"]["id"], "mia");
+        assert_eq!(deed["metadata"]["reason"], REASON);
+        assert_eq!(deed["metadata"]["via"], via);
+    }
+}
+
+/// Sends a form as a browser does from a page of the console: its status, where it leads, the page.
+async fn form(gateway: &Running, path: &str, fields: &[(&str, &str)]) -> (u16, String, String) {
+    let fields = fields
+        .iter()
+        .map(|(name, value)| format!("{name}={}", value.replace(' ', "+")));
+    let still = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none());
+    let request = still
+        .build()
+        .unwrap()
+        .post(format!("{}{path}", gateway.admin));
+    let request = request
+        .header("origin", &gateway.admin)
+        .header("content-type", "application/x-www-form-urlencoded")
+        .body(fields.collect::<Vec<_>>().join("&"));
+    let answer = request.send().await.unwrap();
+    let status = answer.status().as_u16();
+    let location = answer.headers().get("location");
+    let location = location.map(|it| it.to_str().unwrap().to_owned());
+    (
+        status,
+        location.unwrap_or_default(),
+        answer.text().await.unwrap(),
+    )
 }
 
 /// The operators' entries of the audit trail.
@@ -115,6 +163,61 @@ async fn the_drill_by_command_line_settles_all_in_bulk_and_the_trail_says_who_an
     let listed = reqwest::get(format!("{}/api/v1/records/in-doubt", gateway.admin)).await;
     let listed: Value = serde_json::from_str(&listed.unwrap().text().await.unwrap()).unwrap();
     assert_eq!(listed["records"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_alert_of_a_crash_clears_once_all_is_settled_by_command_line() {
+    let gateway = after_the_crash().await;
+    let prometheus = alerted(&gateway).await;
+    let all = [
+        "keys",
+        "resolve",
+        "--all",
+        "--did-not-happen",
+        "--reason",
+        REASON,
+    ];
+    let signed = ["--admin", &gateway.admin, "--as", "mia"];
+
+    let (code, _, err) = run(&[&all[..], &signed].concat()).await;
+
+    assert_eq!(code, 0, "{err}");
+    assert!(err.contains("35 of 35 outcomes settled"), "{err}");
+    prometheus.clears(ALERT).await;
+    assert_audited(&gateway, "cli").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_alert_of_a_crash_clears_once_all_is_settled_in_the_console() {
+    let gateway = after_the_crash().await;
+    let prometheus = alerted(&gateway).await;
+    let decision = [
+        ("outcome", "did_not_happen"),
+        ("by", "mia"),
+        ("reason", REASON),
+    ];
+
+    let all = [&[("which", "all")][..], &decision].concat();
+    let (previewed, _, preview) = form(&gateway, "/in-doubt/preview", &all).await;
+    assert_eq!(previewed, 200, "{preview}");
+    assert!(
+        preview.contains("35 outcomes would be settled"),
+        "{preview}"
+    );
+    let hidden = preview.split("<input type=\"hidden\" name=\"slot\" value=\"");
+    let slots: Vec<&str> = hidden
+        .skip(1)
+        .filter_map(|it| it.split('"').next())
+        .collect();
+    assert_eq!(in_doubt(&gateway).await, 35.0, "nothing was changed");
+    let slots = slots.iter().map(|slot| ("slot", *slot));
+    let shown: Vec<_> = slots.chain(decision).collect();
+    let (status, location, page) = form(&gateway, "/in-doubt/settle", &shown).await;
+
+    assert_eq!(status, 303, "{page}");
+    assert_eq!(location, "/in-doubt?settled=35&skipped=0");
+    prometheus.clears(ALERT).await;
+    assert_audited(&gateway, "console").await;
 }
 
 #[tokio::test]

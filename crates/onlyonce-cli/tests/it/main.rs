@@ -34,5 +34,6 @@ mod secrets;
 mod store_urls;
 mod support;
 mod traces;
+mod unit;
 mod usage;
 mod variations;

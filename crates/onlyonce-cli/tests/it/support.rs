@@ -13,6 +13,7 @@ pub(crate) mod gateway;
 pub(crate) mod npm;
 pub(crate) mod ours;
 pub(crate) mod program;
+pub(crate) mod prometheus;
 pub(crate) mod secured;
 
 /// Serves on a free port; gives the URL of its orders.

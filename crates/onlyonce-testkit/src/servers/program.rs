@@ -56,8 +56,10 @@ const NPM: Program = Program::new("npm", "npm");
 const IP: Program = Program::new("ip", "iproute2");
 // Kills a process at one of its system calls.
 const STRACE: Program = Program::new("strace", "strace");
+/// Judges the unit of the Debian package.
+const SYSTEMD_ANALYZE: Program = Program::new("systemd-analyze", "systemd");
 
-const ALL: [Program; 25] = [
+const ALL: [Program; 26] = [
     REDIS_SERVER,
     REDIS_CLI,
     REDIS_SENTINEL,
@@ -83,6 +85,7 @@ const ALL: [Program; 25] = [
     NPM,
     IP,
     STRACE,
+    SYSTEMD_ANALYZE,
 ];
 
 impl Program {
