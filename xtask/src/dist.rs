@@ -8,7 +8,8 @@ mod sbom;
 mod tree;
 
 use std::fs;
-use std::path::Path;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use crate::Failure;
@@ -67,37 +68,56 @@ enum Item {
 /// Makes what was asked for.
 pub(crate) fn run(asked: &Asked) -> Result<ExitCode, Failure> {
     let wanted = |item| asked.only.is_empty() || asked.only.contains(&item);
-    install(&MAKERS)?;
-    let built = match asked.profile {
-        Build::Dist => cargo::optimised(&["onlyonce-cli"], "onlyonce")?,
-        Build::Dev => cargo::as_tested(&["onlyonce"], "onlyonce")?,
-    };
-    let Some(program) = built else {
-        return Ok(ExitCode::FAILURE);
-    };
+    let of_program = [Item::Deb, Item::Tar, Item::Image];
     let folder = root().join(FOLDER);
-    if folder.exists() {
-        fs::remove_dir_all(&folder).map_err(|error| Failure::new(error.to_string()))?;
+    let mut tree = None;
+    if asked.check || of_program.into_iter().any(wanted) {
+        let Some(program) = built(asked.profile)? else {
+            return Ok(ExitCode::FAILURE);
+        };
+        empty(&folder)?;
+        tree = Some(Tree::make(&program, &folder.join("tree"))?);
+    } else {
+        empty(&folder)?;
     }
-    let tree = Tree::make(&program, &folder.join("tree"))?;
-    if wanted(Item::Deb) {
-        tree.deb(&folder, tree.version())?;
-    }
-    if wanted(Item::Tar) {
-        tree.tarball(&folder)?;
-    }
-    if wanted(Item::Image) {
-        install(&[("buildah", "buildah")])?;
-        image::make(&tree, &folder)?;
+    if let Some(tree) = &tree {
+        if wanted(Item::Deb) {
+            tree.deb(&folder, tree.version())?;
+        }
+        if wanted(Item::Tar) {
+            tree.tarball(&folder)?;
+        }
+        if wanted(Item::Image) {
+            install(&[("buildah", "buildah")])?;
+            image::make(tree, &folder)?;
+        }
     }
     if wanted(Item::Sbom) {
-        sbom::make(tree.version(), &folder)?;
+        sbom::make(&folder)?;
     }
     checksums(&folder)?;
-    if asked.check {
-        return check(&tree, &folder);
+    match tree.filter(|_| asked.check) {
+        Some(tree) => check(&tree, &folder),
+        None => Ok(ExitCode::SUCCESS),
     }
-    Ok(ExitCode::SUCCESS)
+}
+
+/// The program, or `None` when it does not build.
+fn built(profile: Build) -> Result<Option<PathBuf>, Failure> {
+    install(&MAKERS)?;
+    match profile {
+        Build::Dist => cargo::optimised(&["onlyonce-cli"], "onlyonce"),
+        Build::Dev => cargo::as_tested(&["onlyonce"], "onlyonce"),
+    }
+}
+
+/// Makes a folder that has nothing in it from before.
+fn empty(folder: &Path) -> Result<(), Failure> {
+    let emptied = match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        Ok(()) | Err(_) => fs::create_dir_all(folder),
+    };
+    emptied.map_err(|error| cannot(folder, &error))
 }
 
 /// Installs the Debian packages whose programs are missing.
