@@ -8,7 +8,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use self::upstream::Upstream;
+pub(crate) use self::memory::stats;
+pub(crate) use self::upstream::Upstream;
 use crate::budget::Budget;
 use crate::failure::Failure;
 use crate::proxy::{Haproxy, Nginx, Onlyonce, Program};

@@ -12,6 +12,7 @@
 mod all;
 mod budget;
 mod client;
+mod console;
 mod failure;
 mod gateway;
 mod layer;
@@ -73,6 +74,13 @@ enum What {
         #[command(flatten)]
         output: Output,
     },
+    /// The console of a gateway with many records
+    Console {
+        #[command(flatten)]
+        options: console::Options,
+        #[command(flatten)]
+        output: Output,
+    },
     /// Throughput and p99 against concurrency, live keys, body size and number of gateways
     Scaling(scaling::Options),
     /// Write the Debian packages that are not installed, one per line
@@ -103,6 +111,9 @@ fn main() -> ExitCode {
         }
         What::Peers { options, output } => {
             peers::run(&options, Budget::unlimited()).and_then(|it| show(&it, &output))
+        }
+        What::Console { options, output } => {
+            console::run(&options).and_then(|it| show(&it, &output))
         }
         What::Scaling(options) => scaling::run(&options),
         What::Missing => {

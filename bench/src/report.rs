@@ -60,6 +60,9 @@ pub(crate) enum Unit {
     Bytes,
     #[serde(rename = "MB")]
     Megabytes,
+    /// A part of a whole.
+    #[serde(rename = "share")]
+    Share,
     #[serde(rename = "")]
     Count,
 }
@@ -192,9 +195,11 @@ impl Unit {
             Self::Micros if figure < 10.0 => format!("{figure:.2} µs"),
             Self::PerSecond => format!("{figure:.0}/s"),
             Self::Micros => format!("{figure:.0} µs"),
+            Self::Seconds if figure < 1.0 => format!("{:.0} ms", figure * 1000.0),
             Self::Seconds => format!("{figure:.2} s"),
             Self::Bytes => format!("{figure:.0} B"),
             Self::Megabytes => format!("{figure:.0} MB"),
+            Self::Share => format!("{:.2} %", figure * 100.0),
             Self::Count => format!("{figure:.0}"),
         }
     }

@@ -27,8 +27,9 @@ pub(crate) const NODE: Tool = Tool::new("node", "nodejs");
 pub(crate) const NPM: Tool = Tool::new("npm", "npm");
 pub(crate) const PYTHON: Tool = Tool::new("python3", "python3-venv");
 pub(crate) const WRK: Tool = Tool::new("wrk", "wrk");
+pub(crate) const CHROMEDRIVER: Tool = Tool::new("chromedriver", "chromium-driver");
 
-const ALL: [Tool; 8] = [
+const ALL: [Tool; 9] = [
     REDIS_BENCHMARK,
     PGBENCH,
     NGINX,
@@ -37,6 +38,7 @@ const ALL: [Tool; 8] = [
     NPM,
     PYTHON,
     WRK,
+    CHROMEDRIVER,
 ];
 
 impl Tool {

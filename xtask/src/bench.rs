@@ -25,6 +25,8 @@ pub(crate) enum Subject {
     Gateway,
     /// Libraries and servers of others in front of the same handler, installed where they are not yet
     Peers,
+    /// The console of a gateway with many records: first paint, and what an open page costs
+    Console,
     /// Throughput and p99 against concurrency, live keys, body size and number of gateways
     Scaling,
 }
@@ -43,6 +45,7 @@ pub(crate) fn run(subject: Subject, args: &[String]) -> Result<ExitCode, Failure
         Subject::Gateway => exit_code(program("gateway", args)?),
         Subject::All => exit_code(program("all", args)?),
         Subject::Peers => exit_code(program("peers", args)?),
+        Subject::Console => exit_code(program("console", args)?),
         Subject::Scaling => exit_code(program("scaling", args)?),
     }
 }

@@ -18,9 +18,10 @@ use crate::wrk::{self, Keys, Load};
 const TURN_SECONDS: u64 = 5;
 const OVERHEAD_BYTES_MAX: f64 = 100.0;
 
+/// What the gateway says that its store holds.
 #[derive(Clone, Copy, Deserialize)]
-struct Stats {
-    records: u64,
+pub(crate) struct Stats {
+    pub(crate) records: u64,
     bytes: u64,
 }
 
@@ -79,7 +80,8 @@ fn fill(
     ])
 }
 
-fn stats(gateway: &Onlyonce) -> Result<Stats, Failure> {
+/// Asks for it.
+pub(crate) fn stats(gateway: &Onlyonce) -> Result<Stats, Failure> {
     let cannot = || Failure::doing("ask the gateway for its stats");
     let mut stream = TcpStream::connect(("127.0.0.1", gateway.admin())).map_err(cannot())?;
     let request = b"GET /api/v1/stats HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n";

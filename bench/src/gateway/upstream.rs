@@ -16,13 +16,13 @@ use crate::failure::Failure;
 
 static BODY: [u8; 200] = [b'r'; 200];
 
-pub(super) struct Upstream {
+pub(crate) struct Upstream {
     port: u16,
 }
 
 impl Upstream {
     /// Serves as long as the runtime runs.
-    pub(super) async fn start() -> Result<Self, Failure> {
+    pub(crate) async fn start() -> Result<Self, Failure> {
         let cannot = || Failure::doing("listen on a free port");
         let listener = TcpListener::bind("127.0.0.1:0").await.map_err(cannot())?;
         let port = listener.local_addr().map_err(cannot())?.port();
@@ -39,7 +39,7 @@ impl Upstream {
         Ok(Self { port })
     }
 
-    pub(super) fn port(&self) -> u16 {
+    pub(crate) fn port(&self) -> u16 {
         self.port
     }
 }
