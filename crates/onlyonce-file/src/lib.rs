@@ -47,6 +47,7 @@ mod manifest;
 mod missing;
 mod operate;
 mod owner;
+mod recent;
 mod recover;
 mod scan;
 mod segment;

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use onlyonce_core::operate::{Filter, Page, Resolved, StateName, Stats};
+use onlyonce_core::operate::{Filter, Newest, NewestPage, Page, Resolved, StateName, Stats};
 use onlyonce_core::{Operate, Record, Response, Slot, StoreError, StoreErrorKind, async_trait};
 
 use super::index::{Indexed, SHARDS, Tag};
 use super::shared::{self, Shared};
 use super::sweeper::Nudge;
 use super::writer::{Answer, Question};
-use super::{FileStore, NAME, check_size};
+use super::{FileStore, NAME, check_size, lock};
 
 #[async_trait]
 impl Operate for FileStore {
@@ -25,6 +25,18 @@ impl Operate for FileStore {
         self.shared.check()?;
         let (filter, page) = (filter.clone(), *page);
         self.aside(move |shared| shared.list(&filter, &page)).await
+    }
+
+    /// Reads the records of the page and few more, as far as they began while the store was open and
+    /// not too long ago; or else all there are.
+    async fn newest(
+        &self,
+        filter: &Filter,
+        page: &Newest,
+    ) -> Result<Vec<(Slot, Record)>, StoreError> {
+        self.shared.check()?;
+        let (filter, page) = (filter.clone(), *page);
+        self.aside(move |shared| shared.newest(&filter, page)).await
     }
 
     async fn forget(&self, slot: &Slot) -> Result<bool, StoreError> {
@@ -153,6 +165,38 @@ impl Shared {
             }
         }
         Ok(listed)
+    }
+
+    fn newest(&self, filter: &Filter, asked: Newest) -> Result<Vec<(Slot, Record)>, StoreError> {
+        let mut page = NewestPage::new(asked);
+        let (since, recent) = lock(&self.recent).known();
+        for (began, slot) in recent {
+            if page.wants(began, &slot)
+                // One that cannot be read must not hide the others; its key tells when it is asked.
+                && let Ok(entry) = self.entry(&slot)
+                && let Some(record) = entry.get(self.now())
+                && filter.admits(&record)
+            {
+                page.offer(slot, record);
+            }
+        }
+        if page.is_full_since(since) {
+            return Ok(page.into_records());
+        }
+        let mut page = NewestPage::new(asked);
+        for shard in 0..SHARDS {
+            let mut indexed = self.index.in_order(shard, Tag(0));
+            indexed.retain(|it| may_pass(it, filter));
+            indexed.dedup_by_key(|it| it.tag);
+            for it in indexed {
+                for (slot, record) in self.tagged(it.tag)? {
+                    if filter.admits(&record) {
+                        page.offer(slot, record);
+                    }
+                }
+            }
+        }
+        Ok(page.into_records())
     }
 
     /// The live records with this tag, in the order of their slots.

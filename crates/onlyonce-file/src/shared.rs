@@ -6,7 +6,7 @@ use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
 use onlyonce_core::codec;
-use onlyonce_core::entry::{Entry, Kept, Phase, Waiters};
+use onlyonce_core::entry::{Entry, Kept, Phase, Waiters, timestamp};
 use onlyonce_core::{Slot, StoreError, StoreErrorKind};
 
 use super::NAME;
@@ -14,6 +14,7 @@ use super::folder::{Folder, WriteError};
 use super::frame::{Frame, Head};
 use super::index::{Index, Place, Tag};
 use super::manifest::{Contents, Manifest, Written};
+use super::recent::Recent;
 use super::segment::{ReadError, Segments};
 use super::tally::{self, Tally};
 use super::{agreed, disk, folder, manifest};
@@ -29,6 +30,7 @@ pub(super) struct Shared {
     pub(super) index: Index,
     pub(super) segments: Segments,
     pub(super) waiters: Mutex<Waiters>,
+    pub(super) recent: Mutex<Recent>,
     /// What earlier processes wrote.
     inherited: OnceLock<Inherited>,
     /// Why nothing is taken any more, once the disk has failed.
@@ -56,6 +58,7 @@ impl Shared {
         Self {
             folder,
             manifest,
+            recent: Mutex::new(Recent::since(timestamp(time.now()))),
             time,
             index: Index::new(),
             segments: Segments::default(),

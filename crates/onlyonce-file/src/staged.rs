@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use onlyonce_core::codec;
-use onlyonce_core::entry::{Change, Entry, Kept, Phase};
+use onlyonce_core::entry::{Change, Entry, Kept, Phase, timestamp};
 use onlyonce_core::slot::SlotMap;
-use onlyonce_core::{Claim, Claimed, Slot, StoreError, StoreErrorKind};
+use onlyonce_core::{Claim, Claimed, Slot, StoreError, StoreErrorKind, Timestamp};
 
 use super::claims::Claims;
 use super::disk;
@@ -153,6 +153,7 @@ impl<'a> Batch<'a> {
         }
         let staged: Vec<_> = self.staged.into_iter().collect();
         let now = self.now;
+        self.shared.note_begun(&staged, timestamp(now));
         let mut heads = Vec::with_capacity(staged.len());
         let frames = staged.iter().map(|(slot, staged)| {
             let (head, payload) = frame(*slot, &staged.entry, now);
@@ -217,6 +218,17 @@ impl Staged {
 }
 
 impl Shared {
+    /// Takes note of the records that begin with a commit, at this moment.
+    fn note_begun(&self, staged: &[(Slot, Staged)], now: Timestamp) {
+        let mut recent = lock(&self.recent);
+        for (slot, staged) in staged {
+            let kept = staged.entry.kept.as_ref();
+            if kept.is_some_and(|kept| kept.created_at == now) {
+                recent.note(now, *slot);
+            }
+        }
+    }
+
     /// Shows a commit to everyone, and wakes who waits for its slots.
     fn show(&self, staged: &[(Slot, Staged)], committed: &Committed) {
         let Committed { segment, listed } = committed;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use onlyonce_core::operate::{Filter, Page};
+use onlyonce_core::operate::{Filter, Newest, Page};
 use onlyonce_core::{
     Claim, Claimed, Lease, OnLapse, Operate as _, Record, Release, Slot, State, Store,
 };
@@ -314,4 +314,40 @@ async fn deadlines_beyond_all_time_are_kept() {
     };
     assert_eq!(record.expires_at.to_string(), "9999-12-31T23:59:59.999Z");
     assert_eq!(store.sweep(usize::MAX).await.unwrap(), 0);
+}
+
+/// Of what began while it is open it knows the order, of the rest only what it reads.
+#[tokio::test]
+async fn the_newest_records_are_found_among_those_of_this_process_and_of_the_one_before() {
+    let place = Place::new();
+    let store = place.open().await;
+    for number in 0..6 {
+        finish(&store, number, &answer(number, 10), DAY).await;
+        place.clock.advance(SECOND);
+    }
+    drop(store);
+    let store = place.open().await;
+    for number in 6..10 {
+        finish(&store, number, &answer(number, 10), DAY).await;
+        place.clock.advance(SECOND);
+    }
+    assert!(store.forget(&slot(8)).await.unwrap());
+    let newest = async |before: Option<&Record>, records_max| -> Vec<(Slot, Record)> {
+        let before = before.map(|it| (it.created_at, Slot::from_bytes([0; Slot::BYTES])));
+        let page = Newest {
+            before,
+            records_max,
+        };
+        store.newest(&Filter::default(), &page).await.unwrap()
+    };
+    let slots = |found: &[(Slot, Record)]| found.iter().map(|it| it.0).collect::<Vec<_>>();
+
+    let first = newest(None, 2).await;
+    let second = newest(Some(&first[1].1), 2).await;
+    let all = newest(None, 100).await;
+
+    assert_eq!(slots(&first), [slot(9), slot(7)]);
+    assert_eq!(slots(&second), [slot(6), slot(5)]);
+    let expected: Vec<Slot> = [9, 7, 6, 5, 4, 3, 2, 1, 0].map(slot).to_vec();
+    assert_eq!(slots(&all), expected);
 }
