@@ -177,6 +177,9 @@ impl Read {
         let hosts = config.admin_hosts.iter().flatten();
         let others = config.upstream.is_some().then_some(None);
         let routes = config.route.iter().map(Some).chain(others);
+        // Of a store that somebody else opened the settings know nothing.
+        let all = resolved(config).into_iter();
+        let all = all.filter(|it| opened_store || it.name != "store");
         let view = SettingsView {
             listen: listen.map(|it| it.to_string()),
             admin: admin.to_string(),
@@ -185,7 +188,7 @@ impl Read {
             namespace: config.namespace.clone(),
             profile: config.profile_name().to_owned(),
             routes: routes.filter_map(|it| RouteView::of(config, it)).collect(),
-            all: resolved(config),
+            all: all.collect(),
         };
         let warning = |it: config::Warning| WarningView {
             setting: it.setting.to_owned(),
@@ -195,7 +198,6 @@ impl Read {
             view,
             warnings: config::warnings(config)
                 .into_iter()
-                // Of a store that somebody else opened the settings know nothing.
                 .filter(|it| opened_store || it.setting != "store")
                 .map(warning)
                 .collect(),
