@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use onlyonce::RunError;
 use onlyonce::core::{
-    Claim, Claimed, Clock, Completed, Engine, Lease, Meta, OnLapse, OsEntropy, Record, Release,
-    Released, Renewed, Response, Slot, SlotSecret, State, Store, StoreError, StoreErrorKind,
-    SystemClock, Token, async_trait,
+    Claim, Claimed, Clock, Completed, Engine, Lease, OnLapse, OsEntropy, Overtaken, Record,
+    Release, Released, Renewed, Response, Slot, SlotSecret, State, Store, StoreError,
+    StoreErrorKind, SystemClock, Token, async_trait,
 };
 use onlyonce::store::Receipt;
 use tokio::sync::Notify;
@@ -190,7 +190,11 @@ impl Map {
         let kept = Kept::claimed(claim, lapsed.as_ref(), clock);
         let attempt = kept.record.attempt;
         self.kept.insert(claim.slot, kept);
-        granted(claim, attempt, lapsed.map(|lapsed| lapsed.meta))
+        let overtook = lapsed.map(|lapsed| Overtaken {
+            age: clock.wall().since(lapsed.created_at),
+            meta: lapsed.meta,
+        });
+        granted(claim, attempt, overtook)
     }
 
     fn make_room(&mut self, now: Duration) -> Result<(), StoreError> {
@@ -300,7 +304,7 @@ impl Kept {
     }
 }
 
-fn granted(claim: &Claim, attempt: u32, overtook: Option<Arc<Meta>>) -> Claimed {
+fn granted(claim: &Claim, attempt: u32, overtook: Option<Overtaken>) -> Claimed {
     let lease = Lease {
         attempt,
         ..claim.lease()

@@ -128,6 +128,7 @@ async fn serve(args: &Args) -> Result<usize, DemoError> {
         audit_keep: args.audit_keep.into(),
         hosts: args.host.clone(),
         audit: Some(args.data.join("audit.jsonl")),
+        traces: onlyonce_gateway::traces::from_env()?,
         ..Options::new(database)
     };
     let demo = Demo::start(&options, inside).await?;

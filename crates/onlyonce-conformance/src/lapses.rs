@@ -19,7 +19,7 @@ pub async fn a_lapsed_claim_is_granted_to_an_equal_one(bed: &dyn TestBed) {
 
     assert_eq!(grant.lease.attempt, 2);
     assert_eq!(grant.lease.token, rival.token);
-    assert_eq!(grant.overtook, Some(lapsed.meta));
+    assert_eq!(grant.overtaken(), Some(lapsed.meta));
     let record = store.record(&rival).await;
     assert_eq!(record.token, rival.token);
     assert_eq!(record.attempt, 2);
@@ -61,7 +61,7 @@ pub async fn every_takeover_is_one_more_attempt(bed: &dyn TestBed) {
     let again = store.granted(&third).await;
 
     assert_eq!(grant.lease.attempt, 3);
-    assert_eq!(grant.overtook, Some(second.meta));
+    assert_eq!(grant.overtaken(), Some(second.meta));
     assert_eq!(again.lease.attempt, 3);
 }
 
@@ -75,9 +75,13 @@ pub async fn a_takeover_keeps_when_the_slot_was_first_claimed(bed: &dyn TestBed)
     let first = store.record(&lapsed).await;
     bed.advance(PAST_SHORT).await;
 
-    store.lease(&store.rival(&lapsed)).await;
+    let grant = store.granted(&store.rival(&lapsed)).await;
 
-    assert_eq!(store.record(&lapsed).await.created_at, first.created_at);
+    let record = store.record(&lapsed).await;
+    assert_eq!(record.created_at, first.created_at);
+    let age = grant.overtook.expect("it was taken over").age;
+    assert!(age + SLACK >= PAST_SHORT, "{age:?}");
+    assert!(age <= record.age() + SLACK, "{age:?}");
 }
 
 /// The shown end and the time left are one moment, also after a takeover.

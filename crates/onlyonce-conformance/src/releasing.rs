@@ -187,7 +187,7 @@ pub async fn an_unknown_end_under_rerun_is_claimable_at_once(bed: &dyn TestBed) 
     );
     let grant = store.granted(&store.rival(&claim)).await;
     assert_eq!(grant.lease.attempt, 2);
-    assert_eq!(grant.overtook, Some(claim.meta));
+    assert_eq!(grant.overtaken(), Some(claim.meta));
 }
 
 pub async fn an_unknown_end_under_rerun_yields_to_no_other_request(bed: &dyn TestBed) {

@@ -8,8 +8,8 @@ use onlyonce_core::operate::{Filter, Newest, Page, Resolved, Stats};
 use onlyonce_core::store::Receipt;
 use onlyonce_core::{
     Claim, Claimed, Completed, Entropy, Fingerprint, Key, KeyRule, Lease, Meta, OnLapse, Operate,
-    OsEntropy, Record, Release, Released, Renewed, Replay, Response, Slot, Store, StoreError,
-    Token,
+    OsEntropy, Overtaken, Record, Release, Released, Renewed, Replay, Response, Slot, Store,
+    StoreError, Token,
 };
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -26,7 +26,14 @@ pub(super) struct Subject<'a> {
 /// What a granted claim came with.
 pub(super) struct Grant {
     pub(super) lease: Lease,
-    pub(super) overtook: Option<Arc<Meta>>,
+    pub(super) overtook: Option<Overtaken>,
+}
+
+impl Grant {
+    /// Whose claim was taken over.
+    pub(super) fn overtaken(&self) -> Option<Arc<Meta>> {
+        Some(Arc::clone(&self.overtook.as_ref()?.meta))
+    }
 }
 
 impl<'a> Subject<'a> {

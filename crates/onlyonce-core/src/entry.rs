@@ -9,7 +9,9 @@ use crate::fingerprint::Fingerprint;
 use crate::operate::Resolved;
 use crate::record::{Meta, OnLapse, Record, State, Token};
 use crate::response::Response;
-use crate::store::{Claim, Claimed, Completed, Lease, Receipt, Release, Released, Renewed};
+use crate::store::{
+    Claim, Claimed, Completed, Lease, Overtaken, Receipt, Release, Released, Renewed,
+};
 
 pub use graves::Graves;
 pub use waiters::Waiters;
@@ -133,7 +135,11 @@ impl Entry {
         let overtaken = std::mem::replace(kept, Kept::claimed(claim, now));
         kept.attempt = overtaken.attempt.saturating_add(1);
         kept.created_at = overtaken.created_at;
-        let claimed = granted(claim, kept.attempt, Some(overtaken.meta));
+        let overtook = Overtaken {
+            meta: overtaken.meta,
+            age: timestamp(now).since(overtaken.created_at),
+        };
+        let claimed = granted(claim, kept.attempt, Some(overtook));
         (claimed, Change::Settled)
     }
 
@@ -392,7 +398,7 @@ impl Kept {
     }
 }
 
-fn granted(claim: &Claim, attempt: u32, overtook: Option<Arc<Meta>>) -> Claimed {
+fn granted(claim: &Claim, attempt: u32, overtook: Option<Overtaken>) -> Claimed {
     Claimed::Granted {
         lease: Lease {
             attempt,

@@ -86,6 +86,8 @@ pub enum Event {
     TookOver {
         /// The instance that held it.
         holder: Arc<str>,
+        /// How long before the key was first claimed, on the store's clock.
+        age: Duration,
     },
     /// A duplicate joined the attempt that runs in this process.
     Attached {

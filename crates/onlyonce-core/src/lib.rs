@@ -67,7 +67,8 @@ pub use refusal::{Reason, Refusal};
 pub use response::{Origin, Response};
 pub use slot::{Scope, Slot, SlotSecret};
 pub use store::{
-    Claim, Claimed, Completed, Lease, Release, Released, Renewed, Store, StoreError, StoreErrorKind,
+    Claim, Claimed, Completed, Lease, Overtaken, Release, Released, Renewed, Store, StoreError,
+    StoreErrorKind,
 };
 
 /// Locks, also after a panic elsewhere: every critical section leaves its data whole.

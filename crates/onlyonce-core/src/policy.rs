@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use http::{HeaderName, Method};
+use http::{HeaderMap, HeaderName, Method};
 
 use crate::fingerprint::FingerprintRule;
 use crate::key::KeyRule;
@@ -268,6 +268,19 @@ pub struct HttpRules {
     pub scope: Vec<ScopePart>,
     /// What says the type of an actor, where its name does not.
     pub actor_type: Option<ActorType>,
+}
+
+impl HttpRules {
+    /// Whether a request with this head has a key, or may have one in its body.
+    pub fn is_keyed(&self, method: &Method, headers: &HeaderMap) -> bool {
+        self.methods.need(method).is_some()
+            && (headers.contains_key(&self.key_header) || self.may_be_in_body())
+    }
+
+    /// Whether a body may have the key, or what one is derived from.
+    pub fn may_be_in_body(&self) -> bool {
+        self.key_member.is_some() || self.derive.is_some()
+    }
 }
 
 /// Which key counts if one is in the header and another one in the body.

@@ -112,13 +112,22 @@ pub enum Claimed {
     Granted {
         /// Proof that we may execute.
         lease: Lease,
-        /// Whose lapsed claim this took over, if it did.
-        overtook: Option<Arc<Meta>>,
+        /// The lapsed claim that this took over, if it did.
+        overtook: Option<Overtaken>,
     },
     /// Somebody has it: this is what is there.
     Taken(Record),
     /// This token was released before; it cannot be revived. Make a new one.
     Dead,
+}
+
+/// A lapsed claim that another took over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Overtaken {
+    /// Whose it was.
+    pub meta: Arc<Meta>,
+    /// How long before the slot was first claimed, on the store's clock.
+    pub age: Duration,
 }
 
 /// Proof that we may execute, until it ends or is overtaken.

@@ -11,12 +11,13 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
-use onlyonce::{Engine, Execution, IdempotencyLayer, Policy};
+use onlyonce::{Execution, Policy};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::db::Db;
 use crate::ids::{Ids, column, now};
+use crate::once::Once;
 use crate::reply::{Fault, Reply, word};
 
 mod definition;
@@ -36,23 +37,18 @@ pub(crate) struct Forms {
 }
 
 /// The routes of the broker, under the rules of `policy`.
-pub(crate) fn router(
-    all: Vec<Form>,
-    db: &Db,
-    ids: &Ids,
-    engine: &Engine,
-    policy: Policy,
-) -> Router {
+pub(crate) fn router(all: Vec<Form>, db: &Db, ids: &Ids, once: &Once, policy: Policy) -> Router {
     let forms = Forms {
         all: all.into(),
         db: db.clone(),
         ids: ids.clone(),
     };
     let envelope = policy.http.envelope;
-    let api = Router::new()
+    let service = Router::new()
         .route(SUBMIT, post(submit))
-        .layer(from_fn_with_state(envelope, word))
-        .layer(IdempotencyLayer::new(engine.clone()).policy(policy))
+        .layer(from_fn_with_state(envelope, word));
+    let api = once
+        .around(service, policy)
         .route("/api/forms/{form}/records", get(records))
         .with_state(forms.clone());
     page::router(forms, api.clone()).merge(api)

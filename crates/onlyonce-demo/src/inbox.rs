@@ -7,11 +7,12 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::middleware::from_fn_with_state;
 use axum::routing::post;
-use onlyonce::{Engine, Execution, IdempotencyLayer, Policy};
+use onlyonce::{Execution, Policy};
 use serde_json::{Value, json};
 
 use crate::db::Db;
 use crate::ids::{Ids, column, now, shown};
+use crate::once::Once;
 use crate::reply::{Fault, Reply, word};
 
 /// Where it is.
@@ -24,17 +25,16 @@ struct Inbox {
 }
 
 /// `/demo/inbox`: takes deliveries, and lists them.
-pub(crate) fn router(db: &Db, ids: &Ids, engine: &Engine) -> Router {
+pub(crate) fn router(db: &Db, ids: &Ids, once: &Once) -> Router {
     let policy = Policy::default();
     let inbox = Inbox {
         db: db.clone(),
         ids: ids.clone(),
     };
-    Router::new()
+    let service = Router::new()
         .route(PATH, post(take).get(list))
-        .layer(from_fn_with_state(policy.http.envelope, word))
-        .layer(IdempotencyLayer::new(engine.clone()).policy(policy))
-        .with_state(inbox)
+        .layer(from_fn_with_state(policy.http.envelope, word));
+    once.around(service, policy).with_state(inbox)
 }
 
 async fn take(

@@ -12,7 +12,7 @@ use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, patch, post};
 use onlyonce::policy::{Duplicate, KeyNeed};
-use onlyonce::{Engine, IdempotencyLayer, Policy, Profile};
+use onlyonce::{IdempotencyLayer, Policy, Profile};
 use onlyonce_observe::BreakerState;
 use onlyonce_observe::Observed;
 use serde::Deserialize;
@@ -24,6 +24,7 @@ pub(crate) use self::definition::Definition;
 use crate::actor::Actor;
 use crate::db::{Db, Work};
 use crate::ids::Ids;
+use crate::once::{Once, traced};
 use crate::outbox::Outbox;
 use crate::record::Recorder;
 use crate::reply::{Fault, word};
@@ -57,13 +58,19 @@ struct Intakes {
 }
 
 /// The routes of all intakes under `profile`.
-pub(crate) fn router(desks: Vec<Desk>, observed: &Observed, db: &Db, profile: Profile) -> Router {
+pub(crate) fn router(
+    desks: Vec<Desk>,
+    observed: &Observed,
+    once: &Once,
+    db: &Db,
+    profile: Profile,
+) -> Router {
     let envelope = profile.policy().http.envelope;
     let routers = desks
         .into_iter()
         .map(|desk| {
             let id = desk.definition.id.clone();
-            (id, of_intake(desk, &observed.engine, profile.policy()))
+            (id, of_intake(desk, once, profile.policy()))
         })
         .collect();
     let intakes = Intakes {
@@ -85,7 +92,7 @@ pub(crate) fn router(desks: Vec<Desk>, observed: &Observed, db: &Db, profile: Pr
 }
 
 /// One intake's own routes: what changes something runs once, what only looks needs no key.
-fn of_intake(desk: Desk, engine: &Engine, mut policy: Policy) -> Router {
+fn of_intake(desk: Desk, once: &Once, mut policy: Policy) -> Router {
     let envelope = policy.http.envelope;
     let id = &desk.definition.id;
     let at = |what: &str| format!("/api/intakes/{id}/{what}");
@@ -102,14 +109,17 @@ fn of_intake(desk: Desk, engine: &Engine, mut policy: Policy) -> Router {
     // What changes nothing needs no key; under one it is answered once, as everything is.
     let mut looks = policy.clone();
     looks.http.methods = looks.http.methods.all_need(KeyNeed::Optional);
+    let spans = once.spans(&policy);
     let [layer, optional] = [policy, looks].map(|policy| {
-        let layer = IdempotencyLayer::new(engine.clone());
+        let layer = IdempotencyLayer::new(once.engine.clone());
         layer.policy(policy).label(id.as_str())
     });
     let under = |layer: &IdempotencyLayer, operation: &'static str, handler: MethodRouter<Desk>| {
         let handler = handler.layer(from_fn_with_state(envelope, word));
         if desk.definition.idempotency.enabled {
-            handler.layer(layer.clone().operation(operation))
+            handler
+                .layer(layer.clone().operation(operation))
+                .layer(from_fn_with_state(spans.clone(), traced))
         } else {
             handler
         }

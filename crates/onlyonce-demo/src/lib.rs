@@ -14,6 +14,7 @@ use onlyonce::core::engine::Builder;
 use onlyonce::tower::KnownHosts;
 use onlyonce::{Engine, Policy, Profile, StoreError};
 use onlyonce_observe::audit::AuditSettings;
+use onlyonce_observe::traces::Traces;
 use onlyonce_observe::{Observed, Setup};
 use thiserror::Error;
 use tokio::net::TcpListener;
@@ -27,6 +28,7 @@ pub use self::tools::IntakeTools;
 use self::actor::Tokens;
 use self::db::Db;
 use self::ids::Ids;
+use self::once::Once;
 use self::outbox::Outbox;
 use self::own_log::OwnLog;
 use self::record::Recorder;
@@ -41,6 +43,7 @@ mod hosts;
 mod ids;
 mod inbox;
 mod intake;
+mod once;
 mod outbox;
 mod own_log;
 mod record;
@@ -73,6 +76,8 @@ pub struct Options {
     pub hosts: Vec<String>,
     /// Where an audit trail is written, besides the audit events in the database.
     pub audit: Option<PathBuf>,
+    /// Where the span of each keyed request goes.
+    pub traces: Option<Traces>,
 }
 
 impl Options {
@@ -88,6 +93,7 @@ impl Options {
             audit_keep: AUDIT_KEEP,
             hosts: Vec::new(),
             audit: None,
+            traces: None,
         }
     }
 }
@@ -122,6 +128,7 @@ pub struct Demo {
     observed: Observed,
     tools: IntakeTools,
     recorder: Recorder,
+    traces: Option<Traces>,
     stop: watch::Sender<bool>,
     server: JoinHandle<()>,
     deliveries: JoinHandle<()>,
@@ -154,7 +161,6 @@ impl Demo {
             .subscribe(Arc::new(recorder.clone()))
             .subscribe(Arc::new(OwnLog));
         let observed = setup.open(|engine| named(engine, options)).await?;
-        let engine = &observed.engine;
         let tokens = Tokens::agree(&*db.store(), ids.clone()).await?;
 
         let definitions: Vec<_> = definitions.into_iter().map(Arc::new).collect();
@@ -174,13 +180,17 @@ impl Demo {
             outbox: outbox.clone(),
             mail: options.mail.clone(),
         };
+        let once = Once {
+            engine: observed.engine.clone(),
+            traces: options.traces.clone(),
+        };
         let router = Router::new()
-            .merge(intake::router(desks, &observed, &db, profile))
-            .merge(forms::router(forms, &db, &ids, engine, policy("broker")?))
-            .merge(resources::synced(&shop, engine, &policy("guardian")?))
-            .merge(resources::orders(&shop, engine, &policy("middleware")?))
+            .merge(intake::router(desks, &observed, &once, &db, profile))
+            .merge(forms::router(forms, &db, &ids, &once, policy("broker")?))
+            .merge(resources::synced(&shop, &once, &policy("guardian")?))
+            .merge(resources::orders(&shop, &once, &policy("middleware")?))
             .merge(resources::charges(&shop))
-            .merge(inbox::router(&db, &ids, engine))
+            .merge(inbox::router(&db, &ids, &once))
             .merge(audit::router(&db, &recorder))
             .layer(from_fn_with_state(tokens.clone(), actor::identify))
             .route("/api/v1/tokens", post(actor::issue).with_state(tokens))
@@ -210,6 +220,7 @@ impl Demo {
             observed,
             tools,
             recorder,
+            traces: options.traces.clone(),
             stop,
             server,
             deliveries,
@@ -249,6 +260,9 @@ impl Demo {
         let left = self.observed.engine.shutdown(grace).await;
         self.observed.observers.close().await;
         let _ = tokio::time::timeout(grace, self.recorder.flush()).await;
+        if let Some(traces) = &self.traces {
+            traces.close().await;
+        }
         left
     }
 }

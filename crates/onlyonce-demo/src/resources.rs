@@ -9,13 +9,14 @@ use axum::http::StatusCode;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::post;
 use onlyonce::policy::Envelope;
-use onlyonce::{Engine, Execution, IdempotencyLayer, Policy};
+use onlyonce::{Execution, Policy};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::actor::{Actor, known};
 use crate::db::Db;
 use crate::ids::{Ids, column, now, shown};
+use crate::once::Once;
 use crate::outbox::Outbox;
 use crate::reply::{Fault, Reply, word};
 
@@ -87,20 +88,18 @@ struct Desk {
 }
 
 /// `/api/v1/users`, `rooms` and `devices`: for known actors only.
-pub(crate) fn synced(shop: &Shop, engine: &Engine, policy: &Policy) -> Router {
+pub(crate) fn synced(shop: &Shop, once: &Once, policy: &Policy) -> Router {
     let mut router = Router::new();
     for (path, kind) in SYNCED {
         router = router.merge(one(path, shop, kind, policy.http.envelope));
     }
-    router
-        .layer(IdempotencyLayer::new(engine.clone()).policy(policy.clone()))
-        .layer(from_fn(known))
+    once.around(router, policy.clone()).layer(from_fn(known))
 }
 
 /// `/api/orders`
-pub(crate) fn orders(shop: &Shop, engine: &Engine, policy: &Policy) -> Router {
-    one("/api/orders", shop, ORDER, policy.http.envelope)
-        .layer(IdempotencyLayer::new(engine.clone()).policy(policy.clone()))
+pub(crate) fn orders(shop: &Shop, once: &Once, policy: &Policy) -> Router {
+    let service = one("/api/orders", shop, ORDER, policy.http.envelope);
+    once.around(service, policy.clone())
 }
 
 /// `/legacy/charges`: without any protection of its own.

@@ -14,6 +14,7 @@ use http::Uri;
 use onlyonce_core::engine::FormerSecret;
 use onlyonce_core::{Engine, SlotSecret, Store};
 use onlyonce_observe::audit::AuditSettings;
+use onlyonce_observe::traces::Traces;
 use onlyonce_observe::{Observed, Setup};
 use onlyonce_stores::OpenError;
 use onlyonce_tower::{Allowance, BufferLimit};
@@ -29,7 +30,7 @@ use crate::observing;
 use crate::server::Server;
 use crate::site::{Bounds, PerWorker, Sites};
 use crate::tls::Acceptor;
-use crate::traces::Traces;
+use crate::traces;
 use crate::upstream::Healths;
 use crate::workers::Workers;
 
@@ -128,7 +129,7 @@ impl Gateway {
     ) -> Result<Self, StartError> {
         let engine = &observed.engine;
         warn_of_large_answers(config, engine);
-        let traces = Traces::from_env()?;
+        let traces = traces::from_env()?;
         let bounds = Bounds {
             allowance: Allowance::new(identity::allowance(&config.limits)),
             buffers: BufferLimit::new(config.buffered_bytes()),

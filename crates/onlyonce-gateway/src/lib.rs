@@ -22,7 +22,7 @@ mod site;
 mod streams;
 mod target;
 mod tls;
-mod traces;
+pub mod traces;
 pub mod trust;
 mod upgrade;
 mod upstream;

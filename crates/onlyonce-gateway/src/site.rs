@@ -8,6 +8,7 @@ use std::time::Duration;
 use http::{HeaderName, Method, Request, Response};
 use hyper::body::Incoming;
 use onlyonce_core::{Engine, OnLapse, Policy, Release};
+use onlyonce_observe::traces::{RequestSpan, Traces};
 use onlyonce_tower::{BrokenOff, ClientAddress, Idempotent, Linger, Replayed, RequestBody};
 use tower_service::Service;
 
@@ -21,7 +22,7 @@ use crate::mcp::Endpoint;
 use crate::path;
 use crate::proxied::ProxyHint;
 use crate::target::{self, BadHead};
-use crate::traces::{RequestSpan, Traces};
+use crate::traces;
 use crate::upstream::{Healths, Upstream, UpstreamError};
 
 pub(crate) use self::per_worker::{PerWorker, Sites};
@@ -253,7 +254,7 @@ impl Site {
                     Err(failure) => body::upstream_failed(&failure),
                 };
                 if let Some(span) = span {
-                    span.end(&response);
+                    traces::end(span, &response);
                 }
                 match asked {
                     Some((asked, check)) if response.extensions().get::<Replayed>().is_some() => {

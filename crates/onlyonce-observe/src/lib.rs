@@ -26,6 +26,8 @@ mod hot;
 mod observers;
 mod resume;
 mod setup;
+#[cfg(feature = "traces")]
+pub mod traces;
 
 pub use self::feed::{EventLine, Feed, Missed, Watcher};
 pub use self::hot::{BusyCaller, HotKey, HotKeys};

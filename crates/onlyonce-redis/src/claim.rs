@@ -1,10 +1,11 @@
 //! How a slot is claimed: natively, in one pipeline without a script, wherever that can decide it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ::redis::{Cmd, Value};
 use bytes::Bytes;
-use onlyonce_core::{Claim, Claimed, Lease, Meta, Record, StoreError, StoreErrorKind, codec};
+use onlyonce_core::{Claim, Claimed, Lease, Overtaken, Record, StoreError, StoreErrorKind, codec};
 
 use super::fleet::Ask;
 use super::node::Want;
@@ -96,9 +97,10 @@ impl RedisStore {
             Reply::Acted(mut told) => {
                 let attempt = told.number(0)?;
                 let overtook = match told.bytes(1) {
-                    Some(meta) => Some(Arc::new(
-                        codec::decode_meta(&meta).map_err(Unreadable::from)?,
-                    )),
+                    Some(meta) => Some(Overtaken {
+                        meta: Arc::new(codec::decode_meta(&meta).map_err(Unreadable::from)?),
+                        age: Duration::from_millis(told.number(2)?),
+                    }),
                     None => None,
                 };
                 let attempt = u32::try_from(attempt).unwrap_or(u32::MAX);
@@ -131,7 +133,7 @@ fn settled_record(value: &Bytes, pttl: i64, claim: &Claim) -> Result<Option<Reco
     Ok(Some(head.record(value, keep_left, ends)?))
 }
 
-fn granted(claim: &Claim, attempt: u32, overtook: Option<Arc<Meta>>) -> Claimed {
+fn granted(claim: &Claim, attempt: u32, overtook: Option<Overtaken>) -> Claimed {
     let lease = Lease {
         attempt,
         ..claim.lease()

@@ -8,7 +8,7 @@ use http::header::ACCEPT_ENCODING;
 use http::{HeaderMap, HeaderName, HeaderValue, request};
 use onlyonce_core::engine::{Call, Who};
 use onlyonce_core::fingerprint::{Fingerprint, RequestParts};
-use onlyonce_core::policy::{HttpRules, KeyNeed, Policy};
+use onlyonce_core::policy::{KeyNeed, Policy};
 use onlyonce_core::{Engine, Key, Reason, Refusal, Slot};
 
 use crate::layer::Settings;
@@ -62,7 +62,7 @@ pub(crate) fn head(parts: &request::Parts, settings: &Settings) -> Head {
         return Head::Refuse(refusal);
     }
     match found {
-        Ok(None) if !may_be_in_body(&policy.http) => match need {
+        Ok(None) if !policy.http.may_be_in_body() => match need {
             KeyNeed::Optional => Head::Pass,
             KeyNeed::Required => Head::Refuse(Refusal::new(Reason::MissingKey)),
         },
@@ -101,10 +101,6 @@ fn status_head(parts: &request::Parts, settings: &Settings) -> Option<Head> {
         Ok(None) => Head::Refuse(Refusal::new(Reason::MissingKey)),
         Err(error) => Head::Refuse(Refusal::new(Reason::BadKey).because(error)),
     })
-}
-
-pub(crate) fn may_be_in_body(rules: &HttpRules) -> bool {
-    rules.key_member.is_some() || rules.derive.is_some()
 }
 
 fn keep_for(headers: &HeaderMap, policy: &Policy) -> Result<Option<Duration>, Refusal> {

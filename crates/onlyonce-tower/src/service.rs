@@ -52,8 +52,7 @@ impl<S, C> Idempotent<S, C> {
     /// Whether a request has a key, or may have one in its body, by its head.
     pub fn is_keyed<B>(&self, request: &Request<B>) -> bool {
         let http = &self.settings.policy.http;
-        http.methods.need(request.method()).is_some()
-            && (request.headers().contains_key(&http.key_header) || request::may_be_in_body(http))
+        http.is_keyed(request.method(), request.headers())
     }
 
     /// The path of the operation that a request asks the status of, if it is such a request.

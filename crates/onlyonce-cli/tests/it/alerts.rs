@@ -121,7 +121,12 @@ const EVENTS: [(&str, &str, &[&str]); 13] = [
     (
         "warn",
         "lock.abandoned",
-        &["idempotencyKey", "lock_holder", "metadata.message"],
+        &[
+            "idempotencyKey",
+            "lock_age_ms",
+            "lock_holder",
+            "metadata.message",
+        ],
     ),
     (
         "error",

@@ -11,9 +11,11 @@ use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use prost::Message as _;
+use serde_json::json;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 
+use crate::demo::process::{Clock, Process};
 use crate::support::gateway::{Running, service};
 use crate::support::secured::Secured;
 
@@ -61,10 +63,11 @@ fn attribute(span: &Span, name: &str) -> Option<Value> {
     attributes.find(|it| it.key == name)?.value.clone()?.value
 }
 
+const FIRST: &str = "0af7651916cd43dd8448eb211c80319c";
+const SECOND: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+
 #[tokio::test]
 async fn a_replay_is_linked_to_the_trace_of_its_original() {
-    const FIRST: &str = "0af7651916cd43dd8448eb211c80319c";
-    const SECOND: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
     let collector = Collector::default();
     let (upstream, work) = service().await;
     let variables = [("OTEL_EXPORTER_OTLP_ENDPOINT", collector.start().await)];
@@ -167,4 +170,71 @@ async fn a_collector_is_reached_over_https() {
     serve_one(&upstream, &variables).await;
 
     assert_eq!(collector.spans.lock().unwrap().len(), 1);
+}
+
+/// The requests of D0, D2 and D3 to their services, by the name of their span.
+fn of_documents(demo: &Process) -> [(&'static str, reqwest::RequestBuilder); 3] {
+    let intake = "/api/intakes/vendor-onboarding/submit";
+    let form = format!("{}/api/forms/test-form/submit", demo.url());
+    let derived = json!({"contextId": "test-form:1", "formData": {"name": "Ada"}});
+    let uuid = "550e8400-e29b-41d4-a716-446655440000";
+    let user = demo.request("/api/v1/users", uuid, &json!({"email": "ada@example.com"}));
+    let company = json!({"fields": {"companyName": "Acme"}});
+    [
+        (
+            "POST /api/intakes/vendor-onboarding/submit",
+            demo.request(intake, "abc123", &company),
+        ),
+        (
+            "POST /api/forms/{form}/submit",
+            reqwest::Client::new().post(form).json(&derived),
+        ),
+        (
+            "POST /api/v1/users",
+            user.header("Authorization", format!("Bearer {}", demo.token())),
+        ),
+    ]
+}
+
+#[tokio::test]
+async fn a_replay_of_the_documents_services_is_linked_to_its_original() {
+    let collector = Collector::default();
+    let variables = [("OTEL_EXPORTER_OTLP_ENDPOINT", collector.start().await)];
+    let folder = TempDir::new().unwrap();
+    let demo = Process::start_in(folder.path(), Clock::RIGHT, &[], &variables).await;
+
+    for trace in [FIRST, SECOND] {
+        for (name, request) in of_documents(&demo) {
+            let parent = format!("00-{trace}-b7ad6b7169203331-01");
+            let answer = request.header("traceparent", parent).send().await.unwrap();
+            assert!(answer.status().is_success(), "{name}: {answer:?}");
+        }
+    }
+    let named: Vec<_> = of_documents(&demo).into_iter().map(|it| it.0).collect();
+    assert!(demo.interrupt().await);
+
+    let spans = collector.spans.lock().unwrap().clone();
+    assert_eq!(spans.len(), 6, "{spans:?}");
+    for name in named {
+        let of_name: Vec<_> = spans.iter().filter(|span| span.name == name).collect();
+        let [original, replay] = of_name[..] else {
+            panic!("{name}: {spans:?}");
+        };
+        assert_eq!(
+            (hex(&original.trace_id), hex(&replay.trace_id)),
+            (FIRST.into(), SECOND.into())
+        );
+        assert_eq!(original.links, [], "{name}");
+        let [link] = &replay.links[..] else {
+            panic!("{replay:?}");
+        };
+        assert_eq!(
+            (&link.trace_id, &link.span_id),
+            (&original.trace_id, &original.span_id)
+        );
+        assert_eq!(
+            attribute(replay, "idempotency.replayed"),
+            Some(Value::BoolValue(true))
+        );
+    }
 }

@@ -10,7 +10,9 @@ use crate::fingerprint::Fingerprint;
 use crate::policy::{Duplicate, StoreDown};
 use crate::record::{Meta, OnLapse, Record, Replay, State, Token};
 use crate::refusal::{Original, Reason, Refusal};
-use crate::store::{Claim, Claimed, Lease, Release, Renewed, StoreError, StoreErrorKind};
+use crate::store::{
+    Claim, Claimed, Lease, Overtaken, Release, Renewed, StoreError, StoreErrorKind,
+};
 
 use super::call::{Answer, Call};
 use super::flight::{Flight, Phase};
@@ -271,10 +273,10 @@ impl Engine {
         Followed::Again
     }
 
-    fn emit_granted(&self, call: &Call, lease: &Lease, overtook: Option<Arc<Meta>>, times: Times) {
-        if let Some(held) = overtook {
-            let holder = Arc::clone(&held.holder);
-            self.emit(call, &Event::TookOver { holder });
+    fn emit_granted(&self, call: &Call, lease: &Lease, overtook: Option<Overtaken>, times: Times) {
+        if let Some(Overtaken { meta, age }) = overtook {
+            let holder = Arc::clone(&meta.holder);
+            self.emit(call, &Event::TookOver { holder, age });
         }
         let (attempt, keep_for) = (lease.attempt, call.keep_for);
         let Times { waited, asked } = times;

@@ -146,10 +146,11 @@ impl Subscriber for TracingSubscriber {
                 took,
             } => refused(about, *reason, original.as_deref(), *took),
             Event::WeakKey => line!(about, warn, "key.weak"),
-            Event::TookOver { holder } => line!(
+            Event::TookOver { holder, age } => line!(
                 about,
                 warn,
                 "lock.abandoned",
+                lock_age_ms = millis(*age),
                 lock_holder = &**holder,
                 metadata.message = "the claim was taken over: its holder may have crashed",
             ),

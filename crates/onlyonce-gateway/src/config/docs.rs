@@ -18,7 +18,8 @@ wrong, by line. SIGHUP reads the file again.
 Two things are set by variables that many programs share. An upstream over https is one that the
 machine trusts: its own roots, or those in `SSL_CERT_FILE`. Traces are sent over OTLP where
 `OTEL_EXPORTER_OTLP_ENDPOINT` says, as http or https; `OTEL_SERVICE_NAME`,
-`OTEL_EXPORTER_OTLP_HEADERS` and the others of OpenTelemetry are followed too.
+`OTEL_EXPORTER_OTLP_HEADERS` and the others of OpenTelemetry are followed too. The services of
+`onlyonce demo` are traced by the same variables.
 
 This page is written from the schema by `onlyonce config docs`.
 

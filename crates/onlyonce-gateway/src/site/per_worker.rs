@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use onlyonce_core::Engine;
+use onlyonce_observe::traces::Traces;
 
 use super::{Bounds, Site};
 use crate::config::{Config, ConfigError};
-use crate::traces::Traces;
 use crate::upstream::Healths;
 
 /// The same site for each worker, so that a connection to an upstream stays on its thread.

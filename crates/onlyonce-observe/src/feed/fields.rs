@@ -23,7 +23,8 @@ pub(super) fn of(event: &Event) -> Map<String, Value> {
             "store_ms": millis(*asked),
             "keep_ms": millis(*keep_for),
         }),
-        Event::TookOver { holder } | Event::Waiting { holder } => json!({"holder": holder}),
+        Event::TookOver { holder, age } => json!({"holder": holder, "age_ms": millis(*age)}),
+        Event::Waiting { holder } => json!({"holder": holder}),
         Event::Attached { waiters } => json!({"waiters": waiters}),
         Event::Waited {
             waited,

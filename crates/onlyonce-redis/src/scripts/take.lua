@@ -10,7 +10,7 @@ if r then
   if is_buried(r, claim.token) then return { DEAD } end
 end
 
-local function grant(granted, graves_of, overtook)
+local function grant(granted, graves_of, overtook, age)
   granted.early, granted.expires = 0, now + lease + granted.tail
   if graves_of then
     granted.dead, granted.graves, granted.graved =
@@ -18,7 +18,7 @@ local function grant(granted, graves_of, overtook)
   end
   if not may_make then finish_even_if_full() end
   put(granted)
-  return { ACTED, granted.attempt, overtook }
+  return { ACTED, granted.attempt, overtook, age }
 end
 
 -- Judged by the head as it was read: tending the graves may have moved the end of the key.
@@ -33,7 +33,7 @@ if r.state == 'P' then
   if r.token == claim.token then return grant(r) end
   if lapsed(was) and r.rerun and claim.rerun and r.print == claim.print then
     claim.attempt, claim.created = math.min(r.attempt + 1, 4294967295), r.created
-    local granted = grant(claim, r, r.meta)
+    local granted = grant(claim, r, r.meta, math.max(0, now - r.created))
     wake()
     return granted
   end

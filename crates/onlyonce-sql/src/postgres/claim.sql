@@ -67,10 +67,12 @@ took AS (
         dead_tokens = CASE WHEN r.dead_until > v.now THEN r.dead_tokens END,
         dead_deadlines = CASE WHEN r.dead_until > v.now THEN r.dead_deadlines END
     FROM free AS v WHERE r.slot = v.slot
-    RETURNING r.slot, r.attempt, CASE how WHEN 'L' THEN v.overtook END AS overtook
+    RETURNING r.slot, r.attempt, CASE how WHEN 'L' THEN v.overtook END AS overtook,
+              (date_part('epoch', v.now - r.created_at) * 1000000)::int8 AS age
 ),
 {promise}
-SELECT slot, verdict, NULL::int4 AS granted, NULL::bytea AS overtook, {columns}
+SELECT slot, verdict, NULL::int4 AS granted, NULL::bytea AS overtook, NULL::int8 AS age,
+       {columns}
 FROM here CROSS JOIN promise WHERE verdict IN ('T', 'X') AND promises >= 0
-UNION ALL SELECT slot, 'G', 1, NULL, {nulls} FROM made
-UNION ALL SELECT slot, 'G', attempt, overtook, {nulls} FROM took
+UNION ALL SELECT slot, 'G', 1, NULL, NULL, {nulls} FROM made
+UNION ALL SELECT slot, 'G', attempt, overtook, age, {nulls} FROM took

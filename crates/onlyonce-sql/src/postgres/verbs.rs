@@ -4,8 +4,8 @@ use bytes::Bytes;
 use onlyonce_core::codec;
 use onlyonce_core::store::Receipt;
 use onlyonce_core::{
-    Claim, Claimed, Completed, Lease, OnLapse, Release, Released, Renewed, Response, Slot, State,
-    StoreError, Token,
+    Claim, Claimed, Completed, Lease, OnLapse, Overtaken, Release, Released, Renewed, Response,
+    Slot, State, StoreError, Token,
 };
 use sqlx::postgres::PgRow;
 use std::sync::Arc;
@@ -91,10 +91,13 @@ impl Verb for Claiming {
             "G" => {
                 let overtook: Option<Vec<u8>> = column(row, "overtook")?;
                 let attempt: i32 = column(row, "granted")?;
-                let overtook = overtook
-                    .map(|meta| codec::decode_meta(&Bytes::from(meta)).map(Arc::new))
-                    .transpose();
-                let overtook = overtook.map_err(corrupt)?;
+                let overtook = match overtook {
+                    Some(meta) => Some(Overtaken {
+                        meta: Arc::new(codec::decode_meta(&Bytes::from(meta)).map_err(corrupt)?),
+                        age: left(column(row, "age")?),
+                    }),
+                    None => None,
+                };
                 let took = overtook.is_some();
                 let lease = Lease {
                     attempt: u32::try_from(attempt).unwrap_or(1),

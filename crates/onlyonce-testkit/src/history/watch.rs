@@ -71,7 +71,7 @@ impl Store for Watched {
             |claimed| match claimed {
                 Claimed::Granted { lease, overtook } => Reply::Granted {
                     attempt: lease.attempt,
-                    overtook: overtook.as_deref().and_then(call_of),
+                    overtook: overtook.as_ref().and_then(|it| call_of(&it.meta)),
                 },
                 Claimed::Taken(record) => Reply::Taken(seen(record)),
                 Claimed::Dead => Reply::Dead,

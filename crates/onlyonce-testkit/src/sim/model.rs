@@ -2,12 +2,13 @@
 //! any store's code. It predicts every reply and the record after it, on virtual time.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use onlyonce_core::operate::Resolved;
 use onlyonce_core::store::Receipt;
 use onlyonce_core::{
-    Claim, Claimed, Completed, Lease, OnLapse, Record, Release, Released, Renewed, Response, Slot,
-    Token,
+    Claim, Claimed, Completed, Lease, OnLapse, Overtaken, Record, Release, Released, Renewed,
+    Response, Slot, Token,
 };
 
 use super::clock::{Ms, in_millis, wall};
@@ -98,7 +99,10 @@ impl Cell {
             return Claimed::Taken(held.record(now));
         }
         let (attempt, created) = (held.attempt + 1, held.created);
-        let overtook = Arc::clone(&held.meta);
+        let overtook = Overtaken {
+            meta: Arc::clone(&held.meta),
+            age: Duration::from_millis(now - created),
+        };
         self.close(now, Closing::TakenOver);
         self.seat(Tenure::granted(claim, sender, attempt, created, now));
         granted(claim, attempt, Some(overtook))
@@ -225,7 +229,7 @@ impl Cell {
     }
 }
 
-fn granted(claim: &Claim, attempt: u32, overtook: Option<Arc<onlyonce_core::Meta>>) -> Claimed {
+fn granted(claim: &Claim, attempt: u32, overtook: Option<Overtaken>) -> Claimed {
     Claimed::Granted {
         lease: Lease {
             attempt,

@@ -7,7 +7,7 @@ use onlyonce_core::policy::{KeyFirst, KeyTime, Policy};
 use onlyonce_core::{Key, KeyError, Reason, Refusal};
 use serde_json::value::RawValue;
 
-use super::{Covered, may_be_in_body};
+use super::Covered;
 use crate::layer::Settings;
 use crate::marks::members;
 
@@ -42,7 +42,7 @@ pub(super) fn check_time(
     match (found, &rule.from) {
         (Ok(Some((key, _))), _) => is_in_time(key, headers, settings),
         (Ok(None), KeyTime::Header(time))
-            if headers.contains_key(time) && !may_be_in_body(http) =>
+            if headers.contains_key(time) && !http.may_be_in_body() =>
         {
             let (time, key) = (time.clone(), http.key_header.clone());
             Err(Refusal::new(Reason::BadKey).because(KeyError::OnlyTimed { time, key }))

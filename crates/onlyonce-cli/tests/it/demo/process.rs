@@ -47,6 +47,16 @@ impl Process {
 
     /// The same with more arguments.
     pub(crate) async fn start_with(data: &Path, clock: Clock, more: &[&str]) -> Self {
+        Self::start_in(data, clock, more, &[]).await
+    }
+
+    /// The same with variables.
+    pub(crate) async fn start_in(
+        data: &Path,
+        clock: Clock,
+        more: &[&str],
+        variables: &[(&str, String)],
+    ) -> Self {
         let program = env!("CARGO_BIN_EXE_onlyonce");
         let boot = tempfile::NamedTempFile::new().unwrap();
         let mut command = Command::from(match clock.0 {
@@ -59,6 +69,7 @@ impl Process {
             .arg("--data")
             .arg(data)
             .args(more)
+            .envs(variables.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

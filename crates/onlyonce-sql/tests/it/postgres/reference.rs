@@ -108,7 +108,9 @@ async fn answer(store: &dyn Store, step: &Step) -> String {
     let operate = store.operate().unwrap();
     match step {
         Step::Claim(claim) => match store.claim(claim).await.unwrap() {
-            Claimed::Granted { lease, overtook } => told(&("granted", lease, overtook)),
+            Claimed::Granted { lease, overtook } => {
+                told(&("granted", lease, overtook.map(|it| it.meta)))
+            }
             Claimed::Taken(record) => told(&("taken", timeless(&record))),
             Claimed::Dead => told(&"dead"),
         },

@@ -120,7 +120,7 @@ async fn what_lapsed_before_can_be_taken_over_after() {
             ..next.lease()
         }
     );
-    assert_eq!(overtook, Some(lapsed.meta.clone()));
+    assert_eq!(overtook.map(|it| it.meta), Some(lapsed.meta.clone()));
     bed.after
         .complete(&lease, &answer("stored"), LONG)
         .await

@@ -9,9 +9,9 @@ use std::time::Duration;
 use http::StatusCode;
 use onlyonce_core::store::Receipt;
 use onlyonce_core::{
-    Claim, Claimed, Completed, Fingerprint, Lease, Meta, OnLapse, Origin, Record, Release,
-    Released, Renewed, Response, Slot, State, Store, StoreError, StoreErrorKind, Timestamp, Token,
-    async_trait,
+    Claim, Claimed, Completed, Fingerprint, Lease, Meta, OnLapse, Origin, Overtaken, Record,
+    Release, Released, Renewed, Response, Slot, State, Store, StoreError, StoreErrorKind,
+    Timestamp, Token, async_trait,
 };
 use onlyonce_testkit::history::StoreFault;
 use serde::{Deserialize, Serialize};
@@ -43,7 +43,7 @@ struct Wire<T> {
 
 #[derive(Serialize, Deserialize)]
 enum Told {
-    Granted(u32, Option<Meta>),
+    Granted(u32, Option<(Meta, Duration)>),
     Stored(Timestamp, Timestamp, Timestamp),
     Shows(Box<Shown>),
     /// Dead, kept, absent or over.
@@ -152,9 +152,10 @@ async fn answer(store: &dyn Store, ask: Ask) -> Result<Told, StoreError> {
                 meta: Arc::new(meta),
             };
             match store.claim(&claim).await? {
-                Claimed::Granted { lease, overtook } => {
-                    Told::Granted(lease.attempt, overtook.map(|meta| Meta::clone(&meta)))
-                }
+                Claimed::Granted { lease, overtook } => Told::Granted(
+                    lease.attempt,
+                    overtook.map(|it| (Meta::clone(&it.meta), it.age)),
+                ),
                 Claimed::Taken(record) => show(&record),
                 Claimed::Dead => Told::Yes,
             }
@@ -253,7 +254,10 @@ impl Store for Remote {
                     attempt,
                     ..claim.lease()
                 },
-                overtook: overtook.map(Arc::new),
+                overtook: overtook.map(|(meta, age)| Overtaken {
+                    meta: Arc::new(meta),
+                    age,
+                }),
             },
             Told::Shows(shown) => Claimed::Taken(shown.record()),
             Told::Yes => Claimed::Dead,
