@@ -187,7 +187,10 @@ fn of_documents(demo: &Process) -> [(&'static str, reqwest::RequestBuilder); 3] 
         ),
         (
             "POST /api/forms/{form}/submit",
-            reqwest::Client::new().post(form).json(&derived),
+            reqwest::Client::new()
+                .post(form)
+                .header("content-type", "application/json")
+                .body(derived.to_string()),
         ),
         (
             "POST /api/v1/users",
