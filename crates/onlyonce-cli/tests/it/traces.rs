@@ -217,7 +217,6 @@ async fn a_replay_of_the_documents_services_is_linked_to_its_original() {
     assert!(demo.interrupt().await);
 
     let spans = collector.spans.lock().unwrap().clone();
-    assert_eq!(spans.len(), 6, "{spans:?}");
     for name in named {
         let of_name: Vec<_> = spans.iter().filter(|span| span.name == name).collect();
         let [original, replay] = of_name[..] else {
