@@ -64,6 +64,7 @@ enum Task {
     /// --threads T   how many run at a time
     /// --bug NAME    plant a known bug, which the simulator must then find
     /// --rotate      rotate the slot secret, among everything else
+    /// --reconcile   look up what is in doubt, of whole operations and of durable steps
     #[command(verbatim_doc_comment)]
     Sim {
         /// Handed to the simulator as they are

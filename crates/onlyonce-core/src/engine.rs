@@ -37,6 +37,7 @@ mod renew;
 mod retry;
 mod rotate;
 mod secret;
+pub mod settler;
 mod status;
 mod step;
 mod sweep;

@@ -236,6 +236,8 @@ pub enum Event {
         attempt: u32,
         /// How long that took.
         took: Duration,
+        /// Whether nobody had retried it: then nothing is run after it either.
+        in_background: bool,
     },
     /// The claim was given back; nothing ran.
     NotRun,
@@ -338,7 +340,11 @@ impl Event {
             Self::Panicked => "panicked",
             Self::TimedOut { .. } => "timed_out",
             Self::OutcomeUnknown => "outcome_unknown",
-            Self::Reconciled { found, .. } => found.event(),
+            Self::Reconciled {
+                found,
+                in_background,
+                ..
+            } => found.event(*in_background),
             Self::NotRun => "not_run",
             Self::Overtaken => "overtaken",
             Self::StoreFailed { .. } => "store_failed",
@@ -364,7 +370,7 @@ pub struct ServerAddress {
 pub enum Found {
     /// It happened; its answer is stored now.
     Happened,
-    /// It did not happen, and is run.
+    /// It did not happen: it is run, at once or by the next retry.
     DidNot,
     /// Neither is known; nothing is run.
     CannotTell,
@@ -380,11 +386,14 @@ impl Found {
         }
     }
 
-    const fn event(self) -> &'static str {
-        match self {
-            Self::Happened => "reconciled_happened",
-            Self::DidNot => "reconciled_did_not",
-            Self::CannotTell => "reconciled_cannot_tell",
+    const fn event(self, in_background: bool) -> &'static str {
+        match (self, in_background) {
+            (Self::Happened, false) => "reconciled_happened",
+            (Self::DidNot, false) => "reconciled_did_not",
+            (Self::CannotTell, false) => "reconciled_cannot_tell",
+            (Self::Happened, true) => "background_reconciled_happened",
+            (Self::DidNot, true) => "background_reconciled_did_not",
+            (Self::CannotTell, true) => "background_reconciled_cannot_tell",
         }
     }
 }

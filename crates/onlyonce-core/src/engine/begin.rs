@@ -220,6 +220,26 @@ impl Engine {
         }
     }
 
+    /// Takes over a lapsed claim, waiting for nobody. A slot that turns out to be free is given back:
+    /// what was there has expired.
+    pub(super) async fn claim_lapsed(&self, call: &Call) -> Option<(Lease, Duration)> {
+        let mut attempt = ClaimAttempt::new(self, call);
+        let (claimed, heard) = attempt.send(self.now()).await;
+        match claimed {
+            Ok(Claimed::Granted { lease, .. }) if lease.attempt > 1 => Some((lease, heard)),
+            Ok(Claimed::Granted { lease, .. }) => {
+                let why = lease.unused();
+                self.release(call, lease, why).await;
+                None
+            }
+            Ok(Claimed::Taken(_) | Claimed::Dead) => {
+                attempt.not_ours();
+                None
+            }
+            Err(_) => None,
+        }
+    }
+
     /// Whether the store has the last word on this call already, so that it runs nothing here.
     async fn has_ended(&self, call: &Call) -> bool {
         let Some(operate) = self.inner.store.operate() else {

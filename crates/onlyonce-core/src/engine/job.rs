@@ -21,7 +21,7 @@ use super::call::{Answer, Outcome, Who};
 use super::execution::Execution;
 use super::reconcile::Finding;
 
-use self::question::Look;
+pub(super) use self::question::Look;
 pub use self::question::Question;
 
 mod question;

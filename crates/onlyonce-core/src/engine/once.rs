@@ -263,7 +263,7 @@ impl Engine {
     }
 
     /// The claim is granted: from now on its lease is kept alive, and duplicates wait for us.
-    fn take_off(
+    pub(super) fn take_off(
         &self,
         call: &Arc<Call>,
         flight: &Arc<Flight>,

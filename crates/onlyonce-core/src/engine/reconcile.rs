@@ -53,13 +53,22 @@ impl Finding {
         Self::Happened(Arc::new(response))
     }
 
-    fn found(&self) -> Found {
+    pub(super) fn found(&self) -> Found {
         match self {
             Self::Happened(_) => Found::Happened,
             Self::DidNot => Found::DidNot,
             Self::CannotTell => Found::CannotTell,
         }
     }
+}
+
+/// How it came to a look.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    /// A caller retried, or its attempt was lost.
+    Asked,
+    /// Nobody did.
+    Background,
 }
 
 type Look = dyn Fn(Execution) -> BoxFuture<'static, Finding> + Send + Sync;
@@ -116,6 +125,16 @@ impl fmt::Debug for Reconcile {
 }
 
 impl Engine {
+    /// Whether it is too early to ask about this slot again.
+    pub(super) fn is_put_off(&self, slot: &Slot) -> bool {
+        self.inner.put_off.left(slot, self.now()).is_some()
+    }
+
+    /// Puts the next look of a retry off; returns for how long.
+    pub(super) fn put_off(&self, slot: Slot) -> Duration {
+        self.inner.put_off.note(slot, self.now())
+    }
+
     /// Finds out whether an earlier attempt happened, if there may have been one. Returns what the
     /// caller gets, or nothing if the handler is to run.
     pub(super) async fn look_first(
@@ -128,7 +147,7 @@ impl Engine {
         let left = self.inner.put_off.left(&call.slot, self.now());
         let finding = match left {
             Some(_) => Finding::CannotTell,
-            None => self.look(call, reconcile, execution).await,
+            None => self.look(call, reconcile, execution, Way::Asked).await,
         };
         let answer = match finding {
             Finding::DidNot => match self.confirm(call, execution).await {
@@ -159,7 +178,7 @@ impl Engine {
         reconcile: &Reconcile,
     ) -> Answer {
         tokio::time::sleep(reconcile.after).await;
-        match self.look(call, reconcile, execution).await {
+        match self.look(call, reconcile, execution, Way::Asked).await {
             Finding::Happened(response) => {
                 self.store_found(call, flight, execution, response).await
             }
@@ -172,7 +191,13 @@ impl Engine {
     }
 
     /// One look: it ends in time and takes no panic further.
-    async fn look(&self, call: &Call, reconcile: &Reconcile, execution: &Execution) -> Finding {
+    pub(super) async fn look(
+        &self,
+        call: &Call,
+        reconcile: &Reconcile,
+        execution: &Execution,
+        way: Way,
+    ) -> Finding {
         let began = self.now();
         let (look, execution) = (Arc::clone(&reconcile.look), execution.clone());
         let attempt = execution.attempt();
@@ -186,13 +211,14 @@ impl Engine {
             found: finding.found(),
             attempt,
             took: self.now().saturating_sub(began),
+            in_background: way == Way::Background,
         };
         self.emit(call, &event);
         finding
     }
 
     /// Stores what was found as the answer, by the ordinary completion.
-    async fn store_found(
+    pub(super) async fn store_found(
         &self,
         call: &Call,
         flight: &Arc<Flight>,
@@ -220,7 +246,7 @@ impl Engine {
     }
 
     /// Gives the claim back, as much in doubt as before. Who was overtaken meanwhile has an answer.
-    async fn give_back(
+    pub(super) async fn give_back(
         &self,
         call: &Call,
         flight: &Arc<Flight>,

@@ -23,6 +23,8 @@ use crate::store::StoreError;
 use super::Engine;
 use super::call::{Answer, Call, Outcome, Verdict};
 use super::execution::Execution;
+use super::job::{Look, Question};
+use super::reconcile::Finding;
 
 pub use self::records::{step_of, steps_of};
 
@@ -63,6 +65,7 @@ pub struct Step<'a> {
     name: &'a str,
     input: Result<Vec<u8>, serde_json::Error>,
     on_lapse: Option<OnLapse>,
+    look: Option<Look>,
 }
 
 /// Why a step gave no value.
@@ -104,6 +107,17 @@ pub enum StepError<E> {
         name: String,
         /// Where its record is: for `onlyonce keys resolve`.
         slot: Slot,
+    },
+    /// An earlier attempt may have run this step, and it cannot be told yet whether that happened: the
+    /// next attempt asks again.
+    #[error(
+        "step `{name}` may have been run by an earlier attempt, and it cannot be told yet whether it happened: run the operation again later"
+    )]
+    CannotTell {
+        /// Its name.
+        name: String,
+        /// When that may help.
+        retry_after: Option<Duration>,
     },
     /// Another process has taken this execution over: it goes on there.
     #[error("step `{name}` was not begun: another process has taken this execution over")]
@@ -175,6 +189,7 @@ impl Execution {
             name,
             input: serde_json::to_vec(input),
             on_lapse: None,
+            look: None,
         }
     }
 }
@@ -184,6 +199,35 @@ impl Step<'_> {
     /// run it again, or hold it for an operator. Otherwise it is as for the whole execution.
     pub fn on_lapse(mut self, on_lapse: OnLapse) -> Self {
         self.on_lapse = Some(on_lapse);
+        self
+    }
+
+    /// Finds out like this whether an earlier attempt at this step happened, before it runs again: its
+    /// process died, or it failed. The step's `on_lapse` counts no more, nor that of its execution.
+    ///
+    /// ```
+    /// # use onlyonce_core::engine::job::Question;
+    /// # use onlyonce_core::{Execution, Finding, StepError};
+    /// # async fn find_charge(_id: String) -> Result<Option<u32>, String> { Ok(None) }
+    /// # async fn charge(_id: String) -> Result<u32, String> { Ok(7) }
+    /// async fn pay(execution: Execution) -> Result<u32, StepError<String>> {
+    ///     let step = execution.step("charge", &700).reconcile(|question: Question| async move {
+    ///         match find_charge(question.execution().operation().to_string()).await {
+    ///             Ok(Some(number)) => question.happened(&number),
+    ///             Ok(None) => Finding::DidNot,
+    ///             Err(_) => Finding::CannotTell,
+    ///         }
+    ///     });
+    ///     step.run_with(async |step| charge(step.operation().to_string()).await).await
+    /// }
+    /// # let _ = pay;
+    /// ```
+    pub fn reconcile<L, F>(mut self, look: L) -> Self
+    where
+        L: Fn(Question) -> F + Send + Sync + 'static,
+        F: Future<Output = Finding> + Send + 'static,
+    {
+        self.look = Some(Look::new(look));
         self
     }
 
@@ -210,6 +254,7 @@ impl Step<'_> {
             name,
             input,
             on_lapse,
+            look,
         } = self;
         let input = input.map_err(|source| json(name, "input", source))?;
         let input = canonical_json(&input).unwrap_or(input);
@@ -231,7 +276,12 @@ impl Step<'_> {
                 name: name.to_owned(),
             });
         }
-        let call = Arc::new(engine.step_call(parent, name, &input, on_lapse));
+        let call = engine.step_call(parent, name, &input, on_lapse);
+        let call = match look {
+            Some(look) => call.reconcile(look.about(&input)),
+            None => call,
+        };
+        let call = Arc::new(call);
         let slot = call.slot;
         let keep_for = call.keep_for;
         let kept = |source| StepError::Store {
@@ -475,7 +525,14 @@ fn failed() -> Outcome {
 fn refused<E>(name: &str, slot: Slot, refusal: Refusal) -> StepError<E> {
     let name = name.to_owned();
     if refusal.reason == Reason::OutcomeUnknown {
-        return StepError::InDoubt { name, slot };
+        // Only what is asked about again can be tried again.
+        return match refusal.retryable {
+            Some(true) => StepError::CannotTell {
+                name,
+                retry_after: refusal.retry_after,
+            },
+            Some(false) | None => StepError::InDoubt { name, slot },
+        };
     }
     StepError::Refused { name, refusal }
 }

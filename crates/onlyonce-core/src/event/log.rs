@@ -182,6 +182,7 @@ impl Subscriber for TracingSubscriber {
                 found: Found::CannotTell,
                 attempt,
                 took,
+                in_background,
             } => line!(
                 about,
                 warn,
@@ -189,6 +190,7 @@ impl Subscriber for TracingSubscriber {
                 found = Found::CannotTell.name(),
                 attempt,
                 took_ms = millis(*took),
+                in_background,
                 metadata.message = "it cannot be told whether an earlier attempt happened: nothing \
                                     is run, and it is asked again",
             ),
@@ -196,6 +198,7 @@ impl Subscriber for TracingSubscriber {
                 found: found @ (Found::Happened | Found::DidNot),
                 attempt,
                 took,
+                in_background,
             } => line!(
                 about,
                 info,
@@ -203,6 +206,7 @@ impl Subscriber for TracingSubscriber {
                 found = found.name(),
                 attempt,
                 took_ms = millis(*took),
+                in_background,
             ),
             Event::StoreFailed {
                 verb,

@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use http::StatusCode;
-use onlyonce_core::engine::job::RunError;
+use onlyonce_core::engine::job::{Question, RunError};
 use onlyonce_core::engine::step_of;
 use onlyonce_core::operate::{Filter, Page, Resolved};
 use onlyonce_core::{
-    Claim, Claimed, Completed, Engine, Execution, Lease, MemoryStore, OnLapse, Operate, Policy,
-    Release, Released, Renewed, Response, Slot, StepError, Store, StoreError, StoreErrorKind,
-    Token, async_trait,
+    Claim, Claimed, Completed, Engine, Execution, Finding, Lease, MemoryStore, OnLapse, Operate,
+    Policy, Release, Released, Renewed, Response, Slot, StepError, Store, StoreError,
+    StoreErrorKind, Token, async_trait,
 };
 use serde_json::json;
 
@@ -424,6 +424,133 @@ async fn a_step_that_failed_runs_again_and_the_finished_ones_do_not() {
     assert_eq!(two.unwrap(), "run 1");
     assert_eq!(three.unwrap(), "run 1");
     assert_eq!(runs[0].load(Ordering::SeqCst), 1);
+}
+
+/// A bank that can be asked, and dies around its first charge.
+#[derive(Default)]
+struct Bank {
+    charges: AtomicUsize,
+    looks: AtomicUsize,
+    is_silent: AtomicBool,
+}
+
+impl Bank {
+    fn find(&self, question: &Question) -> Finding {
+        assert!(question.execution().attempt() > 1);
+        assert_eq!(question.input::<u32>().unwrap(), 700);
+        self.looks.fetch_add(1, Ordering::SeqCst);
+        if self.is_silent.load(Ordering::SeqCst) {
+            return Finding::CannotTell;
+        }
+        match self.charges.load(Ordering::SeqCst) {
+            0 => Finding::DidNot,
+            number => question.happened(&format!("charge {number}")),
+        }
+    }
+
+    fn counts(&self) -> (usize, usize) {
+        let count = |of: &AtomicUsize| of.load(Ordering::SeqCst);
+        (count(&self.charges), count(&self.looks))
+    }
+}
+
+/// One attempt at a handler whose charge can be looked up; `dies` says whether it is cut off before its
+/// charge, after it, or not at all.
+async fn charge_once(
+    engine: &Engine,
+    bank: &Arc<Bank>,
+    dies: Option<bool>,
+) -> Result<String, String> {
+    let bank = Arc::clone(bank);
+    execute(engine, "key", async move |execution: Execution| {
+        let asked = Arc::clone(&bank);
+        let step = execution.step("charge", &700).on_lapse(OnLapse::Hold);
+        let step = step.reconcile(move |question| {
+            let finding = asked.find(&question);
+            async move { finding }
+        });
+        let charged = step.run(async || {
+            if dies == Some(false) {
+                return Err("lost".to_owned());
+            }
+            let number = bank.charges.fetch_add(1, Ordering::SeqCst) + 1;
+            match dies {
+                Some(_) => Err("lost".to_owned()),
+                None => Ok(format!("charge {number}")),
+            }
+        });
+        Ok(charged.await?)
+    })
+    .await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_step_that_can_be_looked_up_happens_once_wherever_it_was_cut_off() {
+    for after_its_effect in [false, true] {
+        let engine = Engine::open(MemoryStore::new()).await.unwrap();
+        let bank = Arc::new(Bank::default());
+        charge_once(&engine, &bank, Some(after_its_effect))
+            .await
+            .unwrap_err();
+
+        let second = charge_once(&engine, &bank, None).await;
+        let third = charge_once(&engine, &bank, None).await;
+
+        assert_eq!(second.unwrap(), "charge 1");
+        assert_eq!(third.unwrap(), "charge 1");
+        assert_eq!(bank.counts(), (1, 1), "{after_its_effect}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_step_that_cannot_be_told_is_neither_run_nor_held_for_ever() {
+    let engine = Engine::open(MemoryStore::new()).await.unwrap();
+    let bank = Arc::new(Bank::default());
+    charge_once(&engine, &bank, Some(true)).await.unwrap_err();
+    bank.is_silent.store(true, Ordering::SeqCst);
+
+    let told = charge_once(&engine, &bank, None).await.unwrap_err();
+    bank.is_silent.store(false, Ordering::SeqCst);
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    let settled = charge_once(&engine, &bank, None).await;
+
+    assert!(told.contains("step `charge` may have been run"), "{told}");
+    assert!(told.contains("run the operation again later"), "{told}");
+    assert_eq!(settled.unwrap(), "charge 1");
+    assert_eq!(bank.counts(), (1, 2));
+}
+
+/// Its process died in the step: the next one looks at the step before it runs anything of it.
+#[tokio::test(start_paused = true)]
+async fn a_step_whose_process_died_is_looked_up_by_the_next_one() {
+    let store = Arc::new(MemoryStore::new());
+    let cable = Cable::new(&store);
+    let first = Engine::open(Arc::clone(&cable)).await.unwrap();
+    let bank = Arc::new(Bank::default());
+    let (charging, dying) = (Arc::clone(&bank), first.clone());
+    let attempt = tokio::spawn(async move {
+        execute(&dying, "key", async move |execution: Execution| {
+            let step = execution
+                .step("charge", &700)
+                .reconcile(|_| async { Finding::DidNot });
+            let step = step.run(async || {
+                charging.charges.fetch_add(1, Ordering::SeqCst);
+                std::future::pending::<Result<String, String>>().await
+            });
+            Ok(step.await?)
+        })
+        .await
+    });
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    cable.is_cut.store(true, Ordering::SeqCst);
+    attempt.abort();
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    let second = Engine::open(Arc::clone(&store)).await.unwrap();
+
+    let settled = charge_once(&second, &bank, None).await;
+
+    assert_eq!(settled.unwrap(), "charge 1");
+    assert_eq!(bank.counts(), (1, 1));
 }
 
 #[tokio::test(start_paused = true)]

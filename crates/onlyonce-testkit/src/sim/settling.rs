@@ -1,6 +1,7 @@
 //! Reconcile under faults: production engines on one store and an upstream whose effects can be
 //! looked up, on virtual time. Gateways die, replies are lost, effects land late, looks hang, fail and
-//! panic; no operation may have two effects, and when all is well again each has one answer.
+//! panic; no operation may have two effects, and when all is well again each has one answer. In some
+//! seeds an operation has three effects, each a durable step; in others gateways settle in the background.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,6 +12,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 use onlyonce_core::engine::Who;
+use onlyonce_core::engine::settler::Settler;
 use onlyonce_core::fingerprint::Part;
 use onlyonce_core::{
     Answer, Call, Claim, Claimed, Completed, Engine, Execution, Finding, FingerprintBuilder, Key,
@@ -20,6 +22,8 @@ use onlyonce_core::{
 use tokio::time::sleep;
 
 use super::dice::{Dice, SeededEntropy};
+
+mod stepped;
 
 /// A planted bug in the look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,12 +37,16 @@ pub enum LookBug {
 /// What a run came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settled {
-    /// Operations, each with one effect.
+    /// Operations, each with all its effects once.
     pub operations: u64,
     /// Handlers that were started.
     pub runs: u64,
+    /// Steps that were started.
+    pub steps: u64,
     /// Looks that were made.
     pub looks: u64,
+    /// Of these, without a retry.
+    pub in_background: u64,
     /// Looks that got no clear answer.
     pub unclear: u64,
     /// Processes that died.
@@ -50,7 +58,9 @@ impl Settled {
     pub fn add(&mut self, other: &Self) {
         self.operations += other.operations;
         self.runs += other.runs;
+        self.steps += other.steps;
         self.looks += other.looks;
+        self.in_background += other.in_background;
         self.unclear += other.unclear;
         self.crashes += other.crashes;
     }
@@ -76,6 +86,8 @@ impl fmt::Display for Unsettled {
 const LATE_MAX_MS: u64 = 40;
 const LEASE_MS: u64 = 300;
 const STRIFE_MS: u64 = 4_000;
+/// What the operations are called.
+const NAME: &str = "settling";
 
 struct World {
     dice: Mutex<Dice>,
@@ -85,6 +97,10 @@ struct World {
     heard: Mutex<BTreeMap<usize, Vec<String>>>,
     counts: Mutex<Settled>,
     is_calm: AtomicBool,
+    /// Whether an operation is several steps.
+    is_stepped: bool,
+    /// Whether gateways also look without a retry.
+    settles_alone: bool,
     bug: Option<LookBug>,
 }
 
@@ -248,17 +264,20 @@ impl Node {
         let mut fingerprint = FingerprintBuilder::new();
         fingerprint.part(Part::Input, b"the same");
         let scope = self.engine.scope();
-        let who = Who::doing("settling");
+        let who = Who::doing(NAME);
         let call = self
             .engine
             .call(&scope, &key, fingerprint.finish(), policy, who);
-        if self.world.bug == Some(LookBug::NoLook) {
+        if self.world.bug == Some(LookBug::NoLook) || self.world.is_stepped {
             return call;
         }
         let node = self.clone();
-        let reconcile = Reconcile::new(move |execution| node.clone().look(execution))
-            .within(Duration::from_millis(LATE_MAX_MS))
-            .after(Duration::from_millis(LATE_MAX_MS));
+        let reconcile = Reconcile::new(move |execution| {
+            let node = node.clone();
+            async move { node.find(&execution.operation().to_string()).await }
+        })
+        .within(Duration::from_millis(LATE_MAX_MS))
+        .after(Duration::from_millis(LATE_MAX_MS));
         call.reconcile(reconcile)
     }
 
@@ -295,8 +314,36 @@ impl Node {
         }
     }
 
+    /// Looks for lapsed operations by itself, until its process dies or all is well.
+    async fn settle_alone(self, policy: Arc<Policy>) {
+        let node = self.clone();
+        let every = Duration::from_millis(100);
+        let mut settler = Settler::new(&self.engine, NAME, &policy, every, move |unsettled| {
+            let node = node.clone();
+            async move {
+                node.world.count(|counts| counts.in_background += 1);
+                node.find(&unsettled.operation().to_string()).await
+            }
+        })
+        .within(Duration::from_millis(LATE_MAX_MS));
+        while !self.world.is_calm() {
+            self.process.live().await;
+            self.world.pause(200).await;
+            // A round that cannot read the store is followed by another one.
+            drop(settler.round().await);
+        }
+    }
+
+    async fn find(&self, operation: &str) -> Finding {
+        match self.look(operation).await {
+            Ok(Some(number)) => Finding::happened(answer(number)),
+            Ok(None) => Finding::DidNot,
+            Err(finding) => finding,
+        }
+    }
+
     /// What can be found out, and all that can go wrong with that.
-    async fn look(self, execution: Execution) -> Finding {
+    async fn look(&self, operation: &str) -> Result<Option<u64>, Finding> {
         let world = &self.world;
         world.count(|counts| counts.looks += 1);
         self.process.live().await;
@@ -304,26 +351,29 @@ impl Node {
         if world.fails(400) {
             world.count(|counts| counts.unclear += 1);
             if world.bug == Some(LookBug::TimeoutIsDidNot) {
-                return Finding::DidNot;
+                return Err(Finding::DidNot);
             }
             match world.draw(|dice| dice.below(3)) {
                 0 => pending::<()>().await,
                 1 => std::panic::resume_unwind(Box::new("the look panicked, as planned")),
-                _ => return Finding::CannotTell,
+                _ => return Err(Finding::CannotTell),
             }
         }
-        let found = world.found(&execution.operation().to_string());
+        let found = world.found(operation);
         world.pause(10).await;
         self.process.live().await;
-        match found {
-            Some(number) => Finding::happened(answer(number)),
-            None => Finding::DidNot,
-        }
+        Ok(found)
     }
 
     async fn ask(&self, key: usize, policy: &Arc<Policy>) -> Option<String> {
         let node = self.clone();
-        let work = move |execution| node.work(execution);
+        let work = move |execution| async move {
+            if node.world.is_stepped {
+                node.work_in_steps(execution).await
+            } else {
+                node.work(execution).await
+            }
+        };
         let response = match self.engine.once(self.call(key, policy), work).await {
             Answer::Ran { response, .. } => response,
             Answer::Replayed(replay) => replay.response,
@@ -352,12 +402,17 @@ pub fn settle(seed: u64, bug: Option<LookBug>) -> Result<Settled, Unsettled> {
 }
 
 async fn play(seed: u64, bug: Option<LookBug>) -> Result<Settled, String> {
+    let mut dice = Dice::new(seed);
+    let is_stepped = dice.chance(333);
+    let settles_alone = !is_stepped && bug != Some(LookBug::NoLook) && dice.chance(500);
     let world = Arc::new(World {
-        dice: Mutex::new(Dice::new(seed)),
+        dice: Mutex::new(dice),
         effects: Mutex::default(),
         heard: Mutex::default(),
         counts: Mutex::default(),
         is_calm: AtomicBool::new(false),
+        is_stepped,
+        settles_alone,
         bug,
     });
     let store = Arc::new(MemoryStore::new());
@@ -386,7 +441,11 @@ fn policy(world: &World) -> Policy {
         lease_for: Duration::from_millis(LEASE_MS),
         execution_max: Duration::from_millis(400),
         keep_for: Duration::from_secs(100_000),
-        on_lapse: world.draw(|dice| dice.pick(&[OnLapse::Rerun, OnLapse::Hold])),
+        on_lapse: match world.is_stepped {
+            // What is finished of it is not done again.
+            true => OnLapse::Rerun,
+            false => world.draw(|dice| dice.pick(&[OnLapse::Rerun, OnLapse::Hold])),
+        },
         stored: onlyonce_core::policy::StoredRule::success(),
         ..Policy::default()
     }
@@ -394,7 +453,14 @@ fn policy(world: &World) -> Policy {
 
 /// Callers at one gateway, which is started anew whenever it dies.
 async fn serve(world: Arc<World>, store: Arc<MemoryStore>, policy: Arc<Policy>, keys: usize) {
-    let mut node = Node::start(&world, &store).await;
+    let start = async || {
+        let node = Node::start(&world, &store).await;
+        if world.settles_alone {
+            tokio::spawn(node.clone().settle_alone(Arc::clone(&policy)));
+        }
+        node
+    };
+    let mut node = start().await;
     while !world.is_calm() {
         let key = world.draw(|dice| dice.index(keys));
         let asked = {
@@ -412,7 +478,7 @@ async fn serve(world: Arc<World>, store: Arc<MemoryStore>, policy: Arc<Policy>, 
         if node.process.is_dead.load(Ordering::Relaxed) {
             world.count(|counts| counts.crashes += 1);
             world.pause(100).await;
-            node = Node::start(&world, &store).await;
+            node = start().await;
         }
     }
 }
@@ -447,8 +513,12 @@ async fn judge(
     if let Some((operation, twice)) = effects.iter().find(|(_, it)| it.len() > 1) {
         return Err(format!("{operation} happened {} times", twice.len()));
     }
-    if effects.len() != keys {
-        return Err(format!("{} of {keys} operations happened", effects.len()));
+    let wanted = match world.is_stepped {
+        true => keys * stepped::STEPS.len(),
+        false => keys,
+    };
+    if effects.len() != wanted {
+        return Err(format!("{} of {wanted} effects happened", effects.len()));
     }
     let mut counts = *world.counts.lock().unwrap_or_else(PoisonError::into_inner);
     counts.operations = keys as u64;

@@ -21,6 +21,7 @@ fn no_operation_that_can_be_looked_up_happens_twice_or_stays_in_doubt() {
         all.looks > 0 && all.unclear > 0 && all.crashes > 0,
         "{all:?}"
     );
+    assert!(all.steps > 0 && all.in_background > 0, "{all:?}");
 }
 
 #[test]

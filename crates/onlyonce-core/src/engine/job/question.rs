@@ -1,4 +1,4 @@
-//! Looking before a job runs again.
+//! Looking before a job or a step runs again.
 
 use std::fmt;
 use std::future::Future;
@@ -14,7 +14,7 @@ use crate::engine::execution::Execution;
 use crate::engine::reconcile::{Finding, Reconcile};
 use crate::response::Response;
 
-/// A run of a job of which an earlier attempt may have taken effect.
+/// A run of a job or a step of which an earlier attempt may have taken effect.
 #[derive(Clone)]
 pub struct Question {
     input: Bytes,
@@ -32,7 +32,7 @@ impl Question {
         &self.execution
     }
 
-    /// The finding that it happened, and gave this value: of the type that the job gives, and writable
+    /// The finding that it happened, and gave this value: of the type that the job or step gives, and writable
     /// as JSON. Otherwise it cannot tell.
     pub fn happened<T: Serialize + ?Sized>(&self, value: &T) -> Finding {
         match serde_json::to_vec(value) {
@@ -51,12 +51,14 @@ impl fmt::Debug for Question {
     }
 }
 
-/// How a job finds out.
+/// How a job or a step finds out.
 #[derive(Clone)]
-pub(super) struct Look(Arc<dyn Fn(Question) -> BoxFuture<'static, Finding> + Send + Sync>);
+pub(in crate::engine) struct Look(
+    Arc<dyn Fn(Question) -> BoxFuture<'static, Finding> + Send + Sync>,
+);
 
 impl Look {
-    pub(super) fn new<L, F>(look: L) -> Self
+    pub(in crate::engine) fn new<L, F>(look: L) -> Self
     where
         L: Fn(Question) -> F + Send + Sync + 'static,
         F: Future<Output = Finding> + Send + 'static,
@@ -65,7 +67,7 @@ impl Look {
     }
 
     /// The same for one run.
-    pub(super) fn about(&self, input: &[u8]) -> Reconcile {
+    pub(in crate::engine) fn about(&self, input: &[u8]) -> Reconcile {
         let look = Arc::clone(&self.0);
         let input = Bytes::copy_from_slice(input);
         Reconcile::new(move |execution| {
