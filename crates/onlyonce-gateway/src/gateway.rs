@@ -28,7 +28,8 @@ use crate::config::{self, Config, ConfigError, Count, Span};
 use crate::identity;
 use crate::observing;
 use crate::server::Server;
-use crate::site::{Bounds, PerWorker, Sites};
+use crate::settling::Settling;
+use crate::site::{self, Bounds, PerWorker, Sites};
 use crate::tls::Acceptor;
 use crate::traces;
 use crate::upstream::Healths;
@@ -82,6 +83,7 @@ pub struct Gateway {
     workers: Workers,
     sites: Sites,
     healths: Healths,
+    settling: Settling,
     bounds: Bounds,
     /// Whether some request meets a contract that holds.
     enforces: Arc<AtomicBool>,
@@ -139,6 +141,7 @@ impl Gateway {
         let healths = Healths::new(observed.observers.metrics());
         let (count, spans) = (workers.count(), traces.as_ref());
         let sites = PerWorker::new(count, config, engine, &bounds, spans, &healths)?;
+        let chores = site::chores(config, engine, &healths)?;
         let sites = Arc::new(ArcSwap::from_pointee(sites));
         let tls = config.tls.as_ref().map(Acceptor::new).transpose()?;
         let address = config.listen.unwrap_or_else(|| fixed(LISTEN));
@@ -178,6 +181,7 @@ impl Gateway {
             workers,
             sites,
             healths,
+            settling: Settling::start(chores),
             bounds,
             enforces,
             tls,
@@ -220,11 +224,13 @@ impl Gateway {
             self.traces.as_ref(),
             &self.healths,
         )?;
+        let chores = site::chores(config, &self.observed.engine, &self.healths)?;
         warn_of_large_answers(config, &self.observed.engine);
         if let (Some(acceptor), Some(tls)) = (&self.tls, &config.tls) {
             acceptor.reload(tls)?;
         }
         self.sites.store(Arc::new(sites));
+        self.settling.replace(chores);
         self.bounds.observing.only(&config.observed());
         let enforces = !config.enforces_nothing();
         self.enforces.store(enforces, Ordering::Relaxed);
@@ -240,6 +246,7 @@ impl Gateway {
         if tokio::time::timeout(self.drain, &mut server).await.is_err() {
             server.abort();
         }
+        drop(self.settling);
         let left = if self.owns_engine {
             let left = self.observed.engine.shutdown(self.drain).await;
             self.observed.observers.close().await;

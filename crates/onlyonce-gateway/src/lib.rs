@@ -18,6 +18,7 @@ mod pace;
 mod path;
 mod proxied;
 mod server;
+mod settling;
 mod site;
 mod streams;
 mod target;

@@ -9,10 +9,11 @@ use http::header::{
     ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, COOKIE,
     HeaderName,
 };
-use http::{HeaderValue, Request, Response, Uri};
+use http::{HeaderMap, HeaderValue, Request, Response, Uri, response};
 use http_body::Body as _;
 use http_body_util::{BodyExt as _, Limited};
-use onlyonce_core::{DerivedId, Finding, Key};
+use onlyonce_core::engine::settler::Unsettled;
+use onlyonce_core::{DerivedId, Finding, Key, Policy};
 use onlyonce_tower::{Execution, Question, Reconciler, RequestBody, without_body_marks};
 use serde_json::value::RawValue;
 use tower_service::Service as _;
@@ -31,7 +32,7 @@ pub(crate) struct Via(pub(crate) Upstream);
 /// How a route's operations are looked up.
 pub(crate) struct Asking {
     lookup: Lookup,
-    /// In place of the caller's own credentials.
+    /// In place of the caller's own credentials; where there is no caller, the only one.
     authorization: Option<HeaderValue>,
     /// What the operation's id is called, where it is sent.
     id_header: Option<HeaderName>,
@@ -90,6 +91,26 @@ impl Asking {
         target(&self.lookup.table().ask, &values).map(drop)
     }
 
+    /// Asks about an operation of which nothing is known but its id.
+    pub(crate) async fn ask_alone(
+        &self,
+        mut upstream: Upstream,
+        unsettled: Unsettled,
+        policy: &Policy,
+    ) -> Finding {
+        let Ok(target) = target_of(&self.lookup.table().ask, unsettled.operation()) else {
+            return Finding::CannotTell;
+        };
+        let look = self.look(target, unsettled.operation(), HeaderMap::new());
+        match upstream.call(look).await {
+            Ok(answer) => {
+                let happened = |parts: &_, body| onlyonce_tower::happened(parts, body, policy);
+                self.read(answer, happened).await
+            }
+            Err(_) => Finding::CannotTell,
+        }
+    }
+
     async fn ask(&self, question: &Question) -> Finding {
         let Some(Via(mut upstream)) = question.parts().extensions.get::<Via>().cloned() else {
             return Finding::CannotTell;
@@ -98,7 +119,10 @@ impl Asking {
             return Finding::CannotTell;
         };
         match upstream.call(request).await {
-            Ok(answer) => self.read(question, answer).await,
+            Ok(answer) => {
+                let happened = |parts: &_, body| question.happened(parts, body);
+                self.read(answer, happened).await
+            }
             Err(_) => Finding::CannotTell,
         }
     }
@@ -112,34 +136,50 @@ impl Asking {
             param: &|name: &str| question.param(name),
             body: question.body(),
         };
-        let Template { method, .. } = &self.lookup.table().ask;
-        let mut look = Request::new(RequestBody::from(ClientBody::empty()));
-        *look.method_mut() = method.clone();
-        *look.uri_mut() = target(&self.lookup.table().ask, &values)?;
+        let target = target(&self.lookup.table().ask, &values)?;
         let parts = question.parts();
-        let headers = look.headers_mut();
+        let mut headers = HeaderMap::new();
         // Line by line: `extend` would keep only the last of several.
         for (name, value) in &parts.headers {
             if auth_check::is_sent(name) && *name != self.key_header {
                 headers.append(name, value.clone());
             }
         }
-        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-        if let Some(authorization) = &self.authorization {
-            headers.remove(COOKIE);
-            headers.insert(AUTHORIZATION, authorization.clone());
-        }
-        if let Some(name) = &self.id_header {
-            headers.insert(name, crate::identify::value(&values.operation));
-        }
+        let mut look = self.look(target, values.operation, headers);
         if let Some(peer) = parts.extensions.get::<Peer>() {
             look.extensions_mut().insert(peer.clone());
         }
         Ok(look)
     }
 
+    /// The request for this target, with these headers and what every look has.
+    fn look(
+        &self,
+        target: Uri,
+        operation: DerivedId,
+        mut headers: HeaderMap,
+    ) -> Request<RequestBody<ClientBody>> {
+        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        if let Some(authorization) = &self.authorization {
+            headers.remove(COOKIE);
+            headers.insert(AUTHORIZATION, authorization.clone());
+        }
+        if let Some(name) = &self.id_header {
+            headers.insert(name, crate::identify::value(&operation));
+        }
+        let mut look = Request::new(RequestBody::from(ClientBody::empty()));
+        *look.method_mut() = self.lookup.table().ask.method.clone();
+        *look.uri_mut() = target;
+        *look.headers_mut() = headers;
+        look
+    }
+
     /// What an answer means. Its body counts only if all of it came.
-    async fn read(&self, question: &Question, answer: Response<AnswerBody>) -> Finding {
+    async fn read(
+        &self,
+        answer: Response<AnswerBody>,
+        happened: impl Fn(&response::Parts, Bytes) -> Finding,
+    ) -> Finding {
         match self.lookup.says(answer.status()) {
             Some(true) => {}
             Some(false) => return Finding::DidNot,
@@ -160,7 +200,7 @@ impl Asking {
         // The length that was announced may be another request's: to HEAD there is no body.
         parts.headers.remove(CONTENT_LENGTH);
         let Some(pointer) = &self.lookup.table().answer else {
-            return question.happened(&parts, body);
+            return happened(&parts, body);
         };
         if parts.headers.contains_key(CONTENT_ENCODING) {
             return Finding::CannotTell;
@@ -171,7 +211,7 @@ impl Asking {
                 without_body_marks(&mut parts.headers);
                 let json = HeaderValue::from_static("application/json");
                 parts.headers.insert(CONTENT_TYPE, json);
-                question.happened(&parts, answer)
+                happened(&parts, answer)
             }
             At::Nothing => Finding::DidNot,
             At::Unclear => Finding::CannotTell,
@@ -266,6 +306,24 @@ fn target(template: &Template, values: &Values<'_, '_>) -> Result<Uri, Unusable>
     }
     if target.len() > TARGET_BYTES_MAX {
         return Err("its values are too long".into());
+    }
+    target
+        .parse()
+        .map_err(|_| "its values make no path".to_owned())
+}
+
+/// The target of a look at an operation of which nothing else is known.
+fn target_of(template: &Template, operation: DerivedId) -> Result<Uri, Unusable> {
+    let mut target = String::new();
+    for piece in &template.pieces {
+        match piece {
+            Piece::Text(text) => target.push_str(text),
+            Piece::Value {
+                of: Variable::Operation,
+                ..
+            } => escape(&operation.to_string(), &mut target),
+            Piece::Value { of, .. } => return Err(format!("{} is not kept", named(of))),
+        }
     }
     target
         .parse()

@@ -25,12 +25,14 @@ use crate::target::{self, BadHead};
 use crate::traces;
 use crate::upstream::{Healths, Upstream, UpstreamError};
 
+pub(crate) use self::background::chores;
 pub(crate) use self::per_worker::{PerWorker, Sites};
 pub(crate) use self::terms::Bounds;
 use self::terms::{Common, Terms};
 use self::upstreams::Upstreams;
 pub(crate) use self::upstreams::patience as upstream_patience;
 
+mod background;
 mod per_worker;
 mod terms;
 mod upstreams;

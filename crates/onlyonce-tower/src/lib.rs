@@ -50,6 +50,6 @@ pub use marks::{with_member, without_body_marks};
 #[cfg(feature = "axum")]
 pub use onlyonce_core::NoExecution;
 pub use onlyonce_core::{Execution, Finding};
-pub use reconcile::{Question, Reconciler};
+pub use reconcile::{Question, Reconciler, happened};
 pub use scope::{ClientAddress, Principal, ScopePart};
 pub use service::Idempotent;

@@ -52,16 +52,21 @@ impl Question {
     /// The finding that it happened and was answered like this. What is not worth storing is left
     /// out; an answer over the policy's bounds ends as the marker that it ran.
     pub fn happened(&self, parts: &response::Parts, body: Bytes) -> Finding {
-        let policy = &*self.asked.policy;
-        if body.len() > policy.limits.response_bytes_max {
-            return Finding::happened(core::Response::too_large());
-        }
-        let whole = Whole {
-            data: body,
-            trailers: None,
-        };
-        Finding::happened(storable(parts, &whole, policy))
+        happened(parts, body, &self.asked.policy)
     }
+}
+
+/// The finding that an operation under this policy happened and was answered like this: as
+/// [`Question::happened`], where nobody asks.
+pub fn happened(parts: &response::Parts, body: Bytes, policy: &Policy) -> Finding {
+    if body.len() > policy.limits.response_bytes_max {
+        return Finding::happened(core::Response::too_large());
+    }
+    let whole = Whole {
+        data: body,
+        trailers: None,
+    };
+    Finding::happened(storable(parts, &whole, policy))
 }
 
 /// A request's body and headers may hold secrets: only its method is shown.

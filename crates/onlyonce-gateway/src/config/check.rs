@@ -170,6 +170,19 @@ fn lookups(config: &Config) -> Vec<Finding> {
                     .to_owned(),
             );
         }
+        let asks_by_itself = lookup.table().background.is_some();
+        if let Some(value) = lookup
+            .table()
+            .ask
+            .of_the_request()
+            .next()
+            .filter(|_| asks_by_itself)
+        {
+            note(format!(
+                "`background` asks without a request, and a record keeps no `{value}`: name the \
+                 operation by {{operation}} alone, or remove `background`"
+            ));
+        }
         for piece in &lookup.table().ask.pieces {
             if let Piece::Value {
                 of: Variable::Param(name),

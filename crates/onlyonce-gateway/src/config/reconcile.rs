@@ -12,7 +12,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use super::{MINUTE, Span};
+use super::{HOUR, MINUTE, SECOND, Span};
 
 /// The statuses that say that something is not there.
 const ABSENT: [u16; 2] = [404, 410];
@@ -51,6 +51,12 @@ pub struct LookupTable {
     /// then name `{operation}`, which no other caller's operation has. Default: the headers of the
     /// caller who retries.
     pub authorization_file: Option<PathBuf>,
+    /// Also asks without a retry: this often the gateway reads which operations of this route have lapsed (a
+    /// scan of all keys on Redis), and asks about each, with pauses that double. What happened gets its
+    /// answer; all else waits for a retry. It asks with `authorization_file`, or else with no
+    /// credential, and about the id alone: `ask` may have no value but `{operation}`. Default: only
+    /// retries ask.
+    pub background: Option<Span<SECOND, HOUR>>,
 }
 
 impl Lookup {
@@ -98,6 +104,7 @@ impl<'de> Deserialize<'de> for Lookup {
                     timeout: None,
                     after: None,
                     authorization_file: None,
+                    background: None,
                 }))
             }
 
@@ -173,6 +180,18 @@ pub enum Variable {
     Param(String),
     /// A value in the JSON body, by its pointer.
     Body(Pointer),
+}
+
+/// As it is written in a request.
+impl fmt::Display for Variable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Key => f.write_str("{key}"),
+            Self::Operation => f.write_str("{operation}"),
+            Self::Param(name) => write!(f, "{{{name}}}"),
+            Self::Body(pointer) => write!(f, "{{body:{}}}", pointer.as_str()),
+        }
+    }
 }
 
 /// A JSON pointer (RFC 6901).
@@ -257,6 +276,20 @@ impl JsonSchema for StatusNumber {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({ "type": "integer", "minimum": 200, "maximum": 299 })
+    }
+}
+
+impl Template {
+    /// The values of a request that it needs. A record keeps none of them.
+    pub fn of_the_request(&self) -> impl Iterator<Item = &Variable> {
+        self.pieces.iter().filter_map(|piece| match piece {
+            Piece::Value {
+                of: Variable::Operation,
+                ..
+            }
+            | Piece::Text(_) => None,
+            Piece::Value { of, .. } => Some(of),
+        })
     }
 }
 

@@ -136,6 +136,14 @@ fn every_wrong_value_is_told_with_what_would_be_right() {
             "did you mean `answer`?",
         ),
         (
+            "[[route]]\nmatch = \"POST /a\"\nreconcile = { ask = \"GET /{body:id}\", background = \"1m\" }",
+            "a record keeps no `{body:/id}`: name the operation by {operation} alone",
+        ),
+        (
+            "[[route]]\nmatch = \"POST /a\"\nreconcile = { ask = \"GET /{operation}\", background = \"1ms\" }",
+            "1s",
+        ),
+        (
             "[[route]]\nmatch = \"POST /a\"\noperation = \"two words\"",
             "letters, digits, `_`, `.` and `-`, like submit",
         ),

@@ -247,6 +247,111 @@ async fn a_look_carries_the_callers_credentials_and_no_key_or_the_configured_one
     }
 }
 
+/// What the gateway counts of an event.
+async fn counted(gateway: &Gateway, event: &str) -> u64 {
+    let page = format!("http://{}/metrics", gateway.admin_address());
+    let page = client()
+        .get(page)
+        .send()
+        .await
+        .unwrap()
+        .text()
+        .await
+        .unwrap();
+    let named = format!("event=\"{event}\"");
+    let line = page.lines().find(|line| line.contains(&named));
+    line.map_or(0, |line| {
+        let (_, count) = line.rsplit_once(' ').unwrap();
+        count.parse().unwrap()
+    })
+}
+
+async fn until_counted(gateways: &[&Gateway], event: &str) {
+    for _ in 0..600 {
+        for gateway in gateways {
+            if counted(gateway, event).await > 0 {
+                return;
+            }
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    panic!("{event} was not counted");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_charge_whose_answer_was_lost_is_settled_before_anyone_retries() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("charges");
+    let audit = folder.path().join("audit.jsonl");
+    let ledger = Ledger::start(&file, 0).await;
+    let settings = |number: usize| {
+        format!(
+            "store = \"sqlite:{}/a.db\"\naudit = {{ path = \"{}.{number}\" }}\n\
+             [[route]]\nmatch = \"POST /charges\"\n\
+             reconcile = {{ ask = \"GET /charges/{{operation}}\", status = 201, after = \"0s\", \
+             background = \"1s\" }}\n",
+            folder.path().display(),
+            audit.display()
+        )
+    };
+    let first = started(ledger.address(), &settings(1)).await;
+    let second = started(ledger.address(), &settings(2)).await;
+    let body = "{\"amount\":7,\"crash\":\"after\"}";
+    assert_eq!(charge(&first, "key", body).await.status(), 502);
+    let ledger = ledger.again(&file).await;
+
+    until_counted(&[&first, &second], "background_reconciled_happened").await;
+
+    let retry = charge(&second, "key", body).await;
+    assert_eq!(retry.status(), 201);
+    assert_eq!(retry.headers()["idempotent-replayed"], "true");
+    assert_eq!(charges(&file), 1);
+    let mut settled = 0;
+    for gateway in [&first, &second] {
+        settled += counted(gateway, "background_reconciled_happened").await;
+    }
+    assert_eq!(settled, 1);
+    first.drain().await;
+    second.drain().await;
+    let kept: String = (1..=2)
+        .map(|number| std::fs::read_to_string(format!("{}.{number}", audit.display())).unwrap())
+        .collect();
+    let kept = kept
+        .lines()
+        .find(|line| line.contains("\"inBackground\":true"));
+    assert!(kept.unwrap().contains("\"found\":\"happened\""));
+    drop(ledger);
+}
+
+#[tokio::test]
+async fn the_background_asks_with_the_configured_credential_alone_and_never_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("token");
+    std::fs::write(&file, "Bearer service\n").unwrap();
+    let own = format!(", authorization_file = \"{}\"", file.display());
+    for (credential, more) in [(Some("Bearer service"), own.as_str()), (None, "")] {
+        let (address, said) = service((404, "")).await;
+        let ask = format!("{{ ask = {ASK}, background = \"1s\"{more} }}");
+        let gateway = gateway(address, &route(&ask)).await;
+        charge(&gateway, "key", "{}").await;
+
+        until_counted(&[&gateway], "background_reconciled_did_not").await;
+
+        {
+            let said = said.lock().unwrap();
+            let (target, headers) = &said.looks[0];
+            let found = headers.get("authorization").map(|it| it.to_str().unwrap());
+            assert_eq!(found, credential);
+            assert!(!headers.contains_key("cookie"));
+            let id = headers["onlyonce-operation"].to_str().unwrap();
+            assert_eq!(*target, format!("/charges/{id}"));
+            assert_eq!(said.runs, 1, "what did not happen waits for a retry");
+        }
+        let retry = settled(&gateway, "key", "{}").await;
+        assert_eq!(retry, (201, "run 2".to_owned()));
+    }
+}
+
 const VALUES: &str = "[[route]]\nmatch = \"POST /{shop}/charges\"\n\
     reconcile = \"GET /{shop}/charges/{body:id}?key={key}&note={body:/a/note}\"\n\
     rules.stored.below = 500\n";

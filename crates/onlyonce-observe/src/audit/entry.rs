@@ -55,6 +55,7 @@ enum What {
     Reconciled {
         found: Found,
         attempt: u32,
+        in_background: bool,
     },
     Unprotected,
     Operated(Box<Operated>),
@@ -136,9 +137,15 @@ impl Entry {
                 holder: Arc::clone(holder),
             },
             Event::OutcomeUnknown => What::OutcomeUnknown,
-            Event::Reconciled { found, attempt, .. } => What::Reconciled {
+            Event::Reconciled {
+                found,
+                attempt,
+                in_background,
+                ..
+            } => What::Reconciled {
                 found: *found,
                 attempt: *attempt,
+                in_background: *in_background,
             },
             Event::Unprotected => What::Unprotected,
             Event::Operated(operated) => What::Operated(operated.clone()),
@@ -319,9 +326,17 @@ impl What {
                 }),
             ),
             Self::OutcomeUnknown => ("idempotency.outcome_unknown", json!({})),
-            Self::Reconciled { found, attempt } => (
+            Self::Reconciled {
+                found,
+                attempt,
+                in_background,
+            } => (
                 "idempotency.reconciled",
-                json!({"found": found.name(), "attempt": attempt}),
+                json!({
+                    "found": found.name(),
+                    "attempt": attempt,
+                    "inBackground": in_background,
+                }),
             ),
             Self::Unprotected => ("idempotency.unprotected", json!({})),
             Self::Operated(operated) => deed(operated),
