@@ -3,8 +3,8 @@
 //     npm install pg
 //     DATABASE_URL=postgresql://app@127.0.0.1/shop PORT=3000 node ledger.js
 //
-// The gateway's route says `transactional = true`, and its store is in the same database. With
-// Express, the body of `charge` is the same.
+// The gateway's route says `transactional = true`, and its store is in the same database.
+// ledger-express.js has it with Express.
 
 const http = require("node:http");
 const { Client } = require("pg");
@@ -60,6 +60,10 @@ const server = http.createServer(async (request, response) => {
   }
 });
 
-server.listen(Number(process.env.PORT ?? 3000), "127.0.0.1", () => {
-  console.log(`listening on ${server.address().port}`);
-});
+if (require.main === module) {
+  server.listen(Number(process.env.PORT ?? 3000), "127.0.0.1", () => {
+    console.log(`listening on ${server.address().port}`);
+  });
+}
+
+module.exports = { charge };

@@ -15,7 +15,14 @@ use crate::python;
 use crate::support::{Service, client, gateway, started};
 
 const PYTHON: &str = "psycopg==3.2.3\npsycopg-binary==3.2.3\ntyping_extensions==4.12.2\n";
-const NODE: &str = r#"{"private": true, "dependencies": {"pg": "8.13.1"}}"#;
+/// The same with FastAPI.
+const FASTAPI: &str = "psycopg==3.2.3\npsycopg-binary==3.2.3\nannotated-doc==0.0.6\n\
+    annotated-types==0.8.0\nanyio==4.16.0\nclick==8.5.1\nfastapi==0.162.7\nh11==0.16.0\nidna==3.20\n\
+    opentelemetry-api==1.45.2\npydantic==2.14.3\npydantic_core==2.50.4\nstarlette==1.10.0\n\
+    typing-inspection==0.4.5\ntyping_extensions==4.16.0\nuvicorn==0.54.0\n";
+const NODE: &str = r#"{"private": true, "dependencies": {"express": "5.2.1", "pg": "8.13.1"}}"#;
+
+const JDBC: &str = "/usr/share/java/postgresql.jar";
 
 const KEY: &str = "a-charge-that-must-not-happen-twice";
 
@@ -130,18 +137,49 @@ async fn in_python() -> Vec<PathBuf> {
     vec![made.join("bin/python"), example("ledger.py")]
 }
 
-async fn in_node() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("node-pg");
+async fn in_fastapi() -> Vec<PathBuf> {
+    let made = python::environment("fastapi-psycopg", FASTAPI).await;
+    vec![made.join("bin/python"), example("ledger_fastapi.py")]
+}
+
+/// Installed once, for both programs.
+async fn in_node(name: &str) -> Vec<PathBuf> {
+    static MADE: OnceCell<PathBuf> = OnceCell::const_new();
+    let made = MADE.get_or_init(node_modules).await;
+    vec!["node".into(), made.join(name)]
+}
+
+async fn node_modules() -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("node-pg-express");
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::write(folder.join("package.json"), NODE).unwrap();
-    if !folder.join("node_modules/pg/package.json").exists() {
+    let is_there = |name: &str| {
+        folder
+            .join(format!("node_modules/{name}/package.json"))
+            .exists()
+    };
+    if !is_there("pg") || !is_there("express") {
         let arguments = ["install", "--no-audit", "--no-fund", "--silent"];
         let installed = python::run(Path::new("npm"), &arguments, &folder).await;
         assert!(installed.status.success(), "npm: {installed:?}");
     }
-    let program = folder.join("ledger.js");
-    std::fs::copy(example("ledger.js"), &program).unwrap();
-    vec!["node".into(), program]
+    for name in ["ledger.js", "ledger-express.js"] {
+        std::fs::copy(example(name), folder.join(name)).unwrap();
+    }
+    folder
+}
+
+async fn in_java() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("java-pg");
+    std::fs::create_dir_all(&folder).unwrap();
+    let source = example("Ledger.java");
+    let arguments = ["-d", ".", source.to_str().unwrap()];
+    let compiled = python::run(Path::new("javac"), &arguments, &folder).await;
+    assert!(compiled.status.success(), "javac: {compiled:?}");
+    let classes = format!("{JDBC}:{}", folder.display());
+    ["java", "-cp", &classes, "Ledger"]
+        .map(PathBuf::from)
+        .to_vec()
 }
 
 async fn charge(gateway: &Gateway) -> reqwest::Response {
@@ -149,6 +187,7 @@ async fn charge(gateway: &Gateway) -> reqwest::Response {
         .post(format!("http://{}/charges", gateway.address()))
         .header("idempotency-key", KEY)
         .header("onlyonce-lease", "0".repeat(96))
+        .header("content-type", "application/json")
         .body(r#"{"cents": 500}"#)
         .send()
         .await
@@ -191,7 +230,22 @@ async fn a_python_service_that_dies_anywhere_charges_once() {
 
 #[tokio::test]
 async fn a_node_service_that_dies_anywhere_charges_once() {
-    settles_every_crash(&in_node().await).await;
+    settles_every_crash(&in_node("ledger.js").await).await;
+}
+
+#[tokio::test]
+async fn a_fastapi_service_that_dies_anywhere_charges_once() {
+    settles_every_crash(&in_fastapi().await).await;
+}
+
+#[tokio::test]
+async fn an_express_service_that_dies_anywhere_charges_once() {
+    settles_every_crash(&in_node("ledger-express.js").await).await;
+}
+
+#[tokio::test]
+async fn a_java_service_that_dies_anywhere_charges_once() {
+    settles_every_crash(&in_java().await).await;
 }
 
 #[tokio::test]

@@ -10,8 +10,8 @@ use std::process::{Command, Stdio};
 
 use super::{ServerError, faketime};
 
-/// Where Debian puts servers; not in everyone's `PATH`.
-const MORE_FOLDERS: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
+/// Where Debian puts servers, and libraries for Java; not in everyone's `PATH`.
+const MORE_FOLDERS: [&str; 4] = ["/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/share/java"];
 /// Has one folder for each installed major version.
 const POSTGRES_FOLDER: &str = "/usr/lib/postgresql";
 
@@ -52,6 +52,10 @@ const CHROMEDRIVER: Program = Program::new("chromedriver", "chromium-driver");
 const NODE: Program = Program::new("node", "nodejs");
 const NPM: Program = Program::new("npm", "npm");
 
+// For a service in Java that stores answers in its own transactions.
+const JAVAC: Program = Program::new("javac", "default-jdk-headless");
+const JDBC: Program = Program::new("postgresql.jar", "libpostgresql-jdbc-java");
+
 // Puts a gateway into a network of its own.
 const IP: Program = Program::new("ip", "iproute2");
 // Kills a process at one of its system calls.
@@ -59,7 +63,7 @@ const STRACE: Program = Program::new("strace", "strace");
 /// Judges the unit of the Debian package.
 const SYSTEMD_ANALYZE: Program = Program::new("systemd-analyze", "systemd");
 
-const ALL: [Program; 26] = [
+const ALL: [Program; 28] = [
     REDIS_SERVER,
     REDIS_CLI,
     REDIS_SENTINEL,
@@ -83,6 +87,8 @@ const ALL: [Program; 26] = [
     CHROMEDRIVER,
     NODE,
     NPM,
+    JAVAC,
+    JDBC,
     IP,
     STRACE,
     SYSTEMD_ANALYZE,
