@@ -283,7 +283,7 @@ async fn a_retry_during_a_look_gets_what_the_look_finds() {
 async fn what_runs_is_held_has_ended_or_has_another_name_is_not_asked_about() {
     let (store, node) = bed().await;
     claimed(&store, "held", OnLapse::Hold, policy().keep_for).await;
-    claimed(&store, "soon gone", OnLapse::Rerun, policy().lease_for).await;
+    claimed(&store, "soon-gone", OnLapse::Rerun, policy().lease_for).await;
     let work = Work::new();
     retry(&node, "ended", &Asked::saying([Finding::CannotTell]), &work).await;
     tokio::time::sleep(policy().lease_for * 3 / 2).await;
