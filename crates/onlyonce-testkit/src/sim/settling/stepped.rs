@@ -14,6 +14,7 @@ pub(super) const STEPS: [&str; 3] = ["reserve", "charge", "mail"];
 impl Node {
     /// All steps, one after the other. The answer is that of the last one.
     pub(super) async fn work_in_steps(self, execution: Execution) -> Outcome {
+        self.world.count(|counts| counts.runs += 1);
         let mut last = 0;
         for name in STEPS {
             self.process.live().await;
