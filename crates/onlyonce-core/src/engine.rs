@@ -31,6 +31,7 @@ mod flight;
 mod follow;
 mod found;
 pub mod job;
+pub mod judge;
 mod once;
 mod reconcile;
 mod renew;

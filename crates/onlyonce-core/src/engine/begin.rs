@@ -1,4 +1,4 @@
-//! Before the handler: the claim, the wait for another process, and the verdict. `judge` alone
+//! Before the handler: the claim, the wait for another process, and the verdict. [`judge`] alone
 //! decides; stores only report.
 
 use std::sync::Arc;
@@ -7,8 +7,8 @@ use std::time::Duration;
 use crate::clock::Timestamp;
 use crate::event::{Event, ServerAddress, Verb};
 use crate::fingerprint::Fingerprint;
-use crate::policy::{Duplicate, StoreDown};
-use crate::record::{Meta, OnLapse, Record, Replay, State, Token};
+use crate::policy::StoreDown;
+use crate::record::{Meta, Record, Replay, Token};
 use crate::refusal::{Original, Reason, Refusal};
 use crate::store::{
     Claim, Claimed, Lease, Overtaken, Release, Renewed, StoreError, StoreErrorKind,
@@ -16,6 +16,7 @@ use crate::store::{
 
 use super::call::{Answer, Call};
 use super::flight::{Flight, Phase};
+use super::judge::{Judgement, is_stale, judge};
 use super::{Engine, Inner};
 
 /// Claims tried before the store counts as down. Safe: the token makes them one claim.
@@ -43,53 +44,6 @@ pub(super) enum Followed {
     Again,
     /// The slot is ours, whatever that flight still waits for; heard at this moment.
     Granted(Lease, Duration),
-}
-
-/// What a record in the way means for a call.
-#[derive(Debug)]
-pub(super) enum Judgement {
-    Replay(Replay),
-    Refuse(Refusal),
-    /// Running under a live lease, and this caller waits.
-    Wait {
-        at_most: Duration,
-    },
-    /// Lapsed, and ours to take: the store will grant it.
-    ClaimAgain,
-}
-
-/// The one place where a taken slot is judged.
-pub(super) fn judge(record: &Record, call: &Call) -> Judgement {
-    if record.fingerprint != call.fingerprint {
-        return Judgement::Refuse(mismatched(record, call));
-    }
-    match &record.state {
-        State::Done(_) | State::Failed(_) => match Replay::of(record) {
-            Some(replay) => Judgement::Replay(replay),
-            None => Judgement::Refuse(held()),
-        },
-        State::Unknown => Judgement::Refuse(held()),
-        State::Pending { lease_left } if !lease_left.is_zero() => match call.policy.duplicate {
-            Duplicate::Wait(_) => Judgement::Wait {
-                at_most: *lease_left,
-            },
-            Duplicate::Refuse => Judgement::Refuse(in_progress(call)),
-        },
-        State::Pending { .. } if record.on_lapse.both_rerun(call.on_lapse()) => {
-            Judgement::ClaimAgain
-        }
-        State::Pending { .. } => Judgement::Refuse(held()),
-    }
-}
-
-/// Whether too much of a lease passed on the way for a handler to start on what is left of it.
-pub(super) fn is_stale(lease: &Lease, passed: Duration) -> bool {
-    passed > lease.lease_for / 3
-}
-
-/// A record in doubt that one side at least wants held.
-fn held() -> Refusal {
-    Refusal::in_doubt(Reason::OutcomeUnknown, OnLapse::Hold)
 }
 
 /// The refusal of a call whose slot holds a record of another meaning.

@@ -199,7 +199,8 @@ impl Call {
         &self.slot
     }
 
-    pub(super) fn claim(&self, token: Token) -> Claim {
+    /// What is asked of the store for it, as `token`.
+    pub fn claim(&self, token: Token) -> Claim {
         Claim {
             slot: self.slot,
             fingerprint: self.fingerprint,

@@ -7,7 +7,6 @@ use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::event::{Event, Verb};
-use crate::policy::{Fate, Policy};
 use crate::record::{OnLapse, Record, Replay};
 use crate::refusal::{Reason, Refusal};
 use crate::response::{Origin, Response};
@@ -19,6 +18,7 @@ use super::call::{Answer, Call, Outcome};
 use super::execution::Execution;
 use super::flight::{Flight, FlightGuard, Phase};
 use super::found::End;
+use super::judge::{fate, release_of};
 use super::retry::Retry;
 
 /// Completions tried before the caller is told to come back.
@@ -156,12 +156,8 @@ impl Engine {
         if let Some(resource) = wishes.resource {
             Arc::make_mut(&mut response).resource = Some(resource);
         }
-        let why = match wishes.fate.unwrap_or_else(|| fate(call, &response)) {
-            Fate::Stored => None,
-            Fate::Released => Some(lease.unused()),
-            Fate::InDoubt => Some(Release::Unknown),
-        };
-        if let Some(why) = why {
+        let fate = wishes.fate.unwrap_or_else(|| fate(call, &response));
+        if let Some(why) = release_of(fate, &lease) {
             return self.not_kept(call, &lease, response, why).await;
         }
         if response.origin == Origin::TooLarge {
@@ -410,17 +406,6 @@ pub(super) fn in_doubt(call: &Call) -> Refusal {
         return refusal.retry_after(call.policy.retry_after);
     }
     Refusal::in_doubt(Reason::OutcomeUnknown, call.policy.on_lapse)
-}
-
-/// A marker is always stored: the operation ran, and skipping the record would run it again.
-pub(super) fn fate(call: &Call, response: &Response) -> Fate {
-    let Policy {
-        stored, on_lapse, ..
-    } = &*call.policy;
-    match response.origin {
-        Origin::TooLarge => Fate::Stored,
-        Origin::Handler | Origin::Panicked => stored.fate(response.status.as_u16(), *on_lapse),
-    }
 }
 
 fn unprotected(outcome: Outcome) -> Answer {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::event::{Event, Verb};
-use crate::record::{Record, Replay, State};
+use crate::record::{Record, Replay};
 use crate::response::Response;
 use crate::store::{Completed, Lease, Receipt, Release, Released};
 
@@ -12,6 +12,7 @@ use super::Engine;
 use super::begin::{in_progress, mismatched};
 use super::call::{Answer, Call};
 use super::finish::{in_doubt, not_stored};
+use super::judge::{Met, judge_end};
 
 /// How a claim was to end when the store turned out to hold something else.
 #[derive(Clone, Copy)]
@@ -20,37 +21,6 @@ pub(super) enum End {
     Complete(Duration),
     /// Without one.
     Release(Release),
-}
-
-/// What the slot holds, to a claim that was to end there.
-#[derive(Debug)]
-pub(super) enum Met {
-    /// The answer of this very attempt.
-    Ours(Replay),
-    /// The answer of an attempt that overtook this one: it counts.
-    Overtaken(Replay),
-    /// An operation of another meaning.
-    Mismatch,
-    /// An attempt of which nobody knows whether it happened.
-    InDoubt,
-    /// An attempt that overtook this one, and still runs.
-    Running,
-}
-
-/// The one place where what is found at the end of a claim is judged.
-pub(super) fn judge_end(record: &Record, call: &Call, lease: &Lease) -> Met {
-    if record.fingerprint != call.fingerprint {
-        return Met::Mismatch;
-    }
-    let is_ours = record.token == lease.token;
-    match (Replay::of(record), &record.state) {
-        (Some(replay), _) if is_ours => Met::Ours(replay),
-        (Some(replay), _) => Met::Overtaken(replay),
-        (None, State::Pending { lease_left }) if !lease_left.is_zero() && !is_ours => Met::Running,
-        (None, State::Pending { .. } | State::Unknown | State::Done(_) | State::Failed(_)) => {
-            Met::InDoubt
-        }
-    }
 }
 
 impl Engine {

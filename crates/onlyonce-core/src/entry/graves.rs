@@ -12,7 +12,7 @@ use crate::store::{Lease, Release};
 
 /// Released tokens and until when they are dead. For a store whose claims all come from its own
 /// process, this may live in memory: a late claim dies with the process too.
-#[derive(Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Graves {
     dead: HashMap<(Slot, Token), Duration, BuildHasherDefault<SlotHasher>>,
     due: BinaryHeap<Reverse<(Duration, Slot, Token)>>,
@@ -38,6 +38,12 @@ impl Graves {
         let until = now.saturating_add(lease.lease_for);
         self.dead.insert((lease.slot, lease.token), until);
         self.due.push(Reverse((until, lease.slot, lease.token)));
+    }
+
+    /// Every token that is remembered, in no order, and until when it is dead.
+    pub fn iter(&self) -> impl Iterator<Item = (&Slot, &Token, Duration)> {
+        let dead = self.dead.iter();
+        dead.map(|((slot, token), until)| (slot, token, *until))
     }
 
     /// Forgets at most `graves_max` tokens that have been dead long enough.
