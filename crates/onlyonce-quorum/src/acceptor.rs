@@ -55,7 +55,7 @@ pub struct Names {
 }
 
 /// Asks for a promise.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Prepare {
     /// Of which register.
     pub key: Arc<[u8]>,
@@ -68,7 +68,7 @@ pub struct Prepare {
 }
 
 /// Asks to accept a value.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Accept {
     /// For which register.
     pub key: Arc<[u8]>,
@@ -87,7 +87,7 @@ pub struct Accept {
 }
 
 /// What a server has of a register.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Seen {
     /// The server's own date and time, in time since 1970.
     pub wall: Duration,
@@ -98,7 +98,7 @@ pub struct Seen {
 }
 
 /// A value that a server has accepted.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Held {
     /// In which ballot.
     pub ballot: Ballot,
@@ -109,7 +109,7 @@ pub struct Held {
 }
 
 /// A server's answer to [`Prepare`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Prepared {
     /// Promised.
     Promised(Seen),
@@ -120,7 +120,7 @@ pub enum Prepared {
 }
 
 /// A server's answer to [`Accept`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Accepted {
     /// Accepted, by this call or an earlier one.
     Yes,

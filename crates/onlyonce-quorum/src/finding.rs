@@ -8,7 +8,7 @@ use crate::acceptor::{Held, Seen};
 use crate::ballot::Ballot;
 
 /// What a majority of the servers has of a register.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Found {
     /// The value of the highest ballot, if there is one.
     pub value: Option<Bytes>,
@@ -25,6 +25,18 @@ pub struct Found {
 }
 
 impl Found {
+    /// What a process wrote itself this long ago, and nobody else has touched: it has the promise
+    /// that came with it.
+    pub fn own(value: Bytes, elapsed: Duration) -> Self {
+        Self {
+            value: Some(value),
+            ballot: None,
+            is_decided: true,
+            elapsed,
+            wall: Duration::ZERO,
+        }
+    }
+
     /// What `seen`, of at least `majority` servers, means.
     pub fn of(seen: &[Seen], majority: usize) -> Self {
         let wall = said_by(majority, seen.iter().map(|seen| seen.wall));

@@ -40,7 +40,7 @@ pub use acceptor::{
 pub use ballot::Ballot;
 pub use finding::Found;
 pub use model::{FLOOR_EVERY, Model, PROMISE_KEPT, PROMISED_KEPT_MIN};
-pub use proposer::{Decision, Manner, Proposer};
+pub use proposer::{Answered, Decision, Manner, Next, Proposer, Tries};
 pub use register::SlotRegister;
 pub use store::{QuorumStore, Upkeep};
 

@@ -10,7 +10,6 @@ use onlyonce_core::{Clock, Entropy, StoreError};
 
 use crate::NAME;
 use crate::acceptor::{Acceptor, Fault, Prepare, Seen};
-use crate::ballot::Ballot;
 use crate::finding::Found;
 use crate::trouble::{Contended, Shortage};
 
@@ -18,9 +17,12 @@ use self::ahead::{Ahead, AheadPromises};
 use self::gather::{Gathered, gather};
 use self::phases::need_to_agree;
 
+pub use self::tries::{Answered, Next, Tries};
+
 mod ahead;
 mod gather;
 mod phases;
+mod tries;
 
 /// How long a step is tried against other proposers.
 const CONTEND_MAX: Duration = Duration::from_secs(10);
@@ -29,7 +31,7 @@ const PAUSE_MIN: Duration = Duration::from_millis(2);
 const PAUSE_MAX: Duration = Duration::from_millis(200);
 
 /// What a step wants done.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Decision<T> {
     /// What is said once it is decided.
     pub answer: T,
@@ -42,7 +44,7 @@ pub struct Decision<T> {
 }
 
 /// How a step goes about it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Manner {
     /// As a claim: most find nothing, or something that they do not change. Promises are asked for
     /// only where nothing is, and a server that is out of memory may refuse.
@@ -62,14 +64,6 @@ pub struct Proposer {
     /// The highest floor that a server has named: new registers begin above it.
     floor: AtomicU64,
     ahead: AheadPromises,
-}
-
-/// What this step has tried so far.
-struct Tries<T> {
-    /// A ballot that a server has, or has promised.
-    highest: Option<Ballot>,
-    /// What was sent to be accepted, and may have been.
-    sent: Vec<(Ballot, Decision<T>)>,
 }
 
 /// How an attempt ended.
@@ -114,10 +108,7 @@ impl Proposer {
         mut step: impl FnMut(&Found) -> Result<Decision<T>, StoreError>,
     ) -> Result<T, StoreError> {
         let began = self.clock.now();
-        let mut tries = Tries {
-            highest: None,
-            sent: Vec::new(),
-        };
+        let mut tries = Tries::default();
         if manner == Manner::Holder
             && let Some(ahead) = self.ahead.take(key)
             && let Some(answer) = self.run_ahead(key, ahead, &mut tries, &mut step).await?
@@ -137,7 +128,7 @@ impl Proposer {
                 return Err(Contended.into());
             }
             // The first time at once: it is only to ask in full, or in a higher round.
-            if !only_if_new || tries.sent.len() > 1 {
+            if !only_if_new || tries.sent() > 1 {
                 tokio::time::sleep(self.jittered(pause)).await;
                 pause = (pause * 2).min(PAUSE_MAX);
             }
@@ -170,30 +161,20 @@ impl Proposer {
     ) -> Result<Ended<T>, StoreError> {
         let ask = Prepare {
             key: Arc::clone(key),
-            ballot: self.next_ballot(tries.highest),
+            ballot: tries.next_ballot(self.floor.load(Ordering::Relaxed), &*self.entropy),
             only_if_new,
             may_be_full: manner == Manner::Claim,
         };
-        let Some((found, is_promised)) = self.prepare(&ask, tries).await? else {
+        let Some(answered) = self.prepare(&ask, tries).await? else {
             return Ok(Ended::Beaten);
         };
-        let mine = tries.sent.iter().find(|(it, _)| found.ballot == Some(*it));
-        let decision = match mine {
-            // An earlier try of ours was accepted after all: it is what happened.
-            Some((_, decision)) => Decision {
-                value: None,
-                ..decision.clone()
-            },
-            None => step(&found)?,
+        let decision = match tries.decide(&answered, step)? {
+            Next::Done(answer) => return Ok(Ended::Done(answer)),
+            Next::Again => return Ok(Ended::Beaten),
+            Next::Write(decision) => decision,
         };
-        if decision.value.is_none() && found.is_decided {
-            return Ok(Ended::Done(decision.answer));
-        }
-        if !is_promised {
-            return Ok(Ended::Beaten);
-        }
-        let ballot = ask.ballot;
-        self.write(key, manner, ballot, &found, decision, tries)
+        let found = &answered.found;
+        self.write(key, manner, ask.ballot, found, decision, tries)
             .await
     }
 
@@ -206,13 +187,7 @@ impl Proposer {
         tries: &mut Tries<T>,
         step: &mut impl FnMut(&Found) -> Result<Decision<T>, StoreError>,
     ) -> Result<Option<T>, StoreError> {
-        let found = Found {
-            value: Some(ahead.value),
-            ballot: None,
-            is_decided: true,
-            elapsed: self.clock.now().saturating_sub(ahead.since),
-            wall: Duration::ZERO,
-        };
+        let found = Found::own(ahead.value, self.clock.now().saturating_sub(ahead.since));
         let decision = step(&found)?;
         if decision.value.is_none() {
             return Ok(None);
@@ -241,24 +216,11 @@ impl Proposer {
         Err(shortage.into())
     }
 
-    fn next_ballot(&self, highest: Option<Ballot>) -> Ballot {
-        match highest {
-            Some(_) => Ballot::after(highest, &*self.entropy),
-            None => Ballot::above(self.floor.load(Ordering::Relaxed), &*self.entropy),
-        }
-    }
-
     /// Between half of it and all of it, so that two proposers do not meet again.
     pub(crate) fn jittered(&self, pause: Duration) -> Duration {
         let mut byte = [0];
         self.entropy.fill(&mut byte);
         pause / 2 + pause / 2 * u32::from(byte[0]) / 255
-    }
-}
-
-impl<T> Tries<T> {
-    fn note(&mut self, ballot: Ballot) {
-        self.highest = self.highest.max(Some(ballot));
     }
 }
 

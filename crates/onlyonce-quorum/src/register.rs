@@ -42,7 +42,7 @@ pub struct SlotRegister {
 
 impl SlotRegister {
     /// Takes one atomic step on what was found. What it says is to be written, or nothing.
-    pub(crate) fn step<T>(
+    pub fn step<T>(
         found: &Found,
         step: impl FnOnce(&mut Self, Duration) -> (T, Change),
     ) -> Result<Decision<T>, CodecError> {
@@ -76,7 +76,7 @@ impl SlotRegister {
     }
 
     /// [`Store::claim`](onlyonce_core::Store::claim).
-    pub(crate) fn claim(&mut self, claim: &Claim, now: Duration) -> (Claimed, Change) {
+    pub fn claim(&mut self, claim: &Claim, now: Duration) -> (Claimed, Change) {
         let mut dead = self.graves.iter();
         if dead.any(|(token, until)| *token == claim.token && *until > now) {
             return (Claimed::Dead, Change::Nothing);
@@ -85,12 +85,7 @@ impl SlotRegister {
     }
 
     /// [`Store::release`](onlyonce_core::Store::release).
-    pub(crate) fn release(
-        &mut self,
-        lease: &Lease,
-        why: Release,
-        now: Duration,
-    ) -> (Released, Change) {
+    pub fn release(&mut self, lease: &Lease, why: Release, now: Duration) -> (Released, Change) {
         let (released, change) = self.entry.release(lease, why, now);
         // A claim that has not arrived yet can be given back too, but not as unknown.
         if why == Release::NotRun || change != Change::Nothing {

@@ -6,18 +6,18 @@ use std::sync::atomic::Ordering;
 use onlyonce_core::StoreError;
 
 use super::gather::{Need, gather};
-use super::{Decision, Ended, Manner, Proposer, Tries};
+use super::{Answered, Decision, Ended, Manner, Proposer, Tries};
 use crate::acceptor::{Accept, Accepted, Acceptor, Prepare, Prepared, Seen};
 use crate::ballot::Ballot;
 use crate::finding::Found;
 
 impl Proposer {
-    /// What a majority has, and whether all of it promised; nothing if another ballot is in the way.
-    pub(super) async fn prepare<T>(
+    /// What a majority said; nothing if another ballot is in the way.
+    pub(super) async fn prepare<T: Clone>(
         &self,
         ask: &Prepare,
         tries: &mut Tries<T>,
-    ) -> Result<Option<(Found, bool)>, StoreError> {
+    ) -> Result<Option<Answered>, StoreError> {
         let majority = self.majority();
         let send = |acceptor: Arc<dyn Acceptor>| {
             let ask = ask.clone();
@@ -25,27 +25,12 @@ impl Proposer {
         };
         let enough = |answers: &[Prepared]| need_to_promise(answers, majority);
         let answers = self.enough(gather(&self.acceptors, send, enough).await)?;
-        let (mut promised, mut told) = (Vec::new(), Vec::new());
-        for answer in answers {
-            match answer {
-                Prepared::Promised(seen) => promised.push(seen),
-                Prepared::Told(seen) => told.push(seen),
-                Prepared::Refused(ballot) => {
-                    tries.note(ballot);
-                    self.floor.fetch_max(ballot.round(), Ordering::Relaxed);
-                }
+        for answer in &answers {
+            if let Prepared::Refused(ballot) = answer {
+                self.floor.fetch_max(ballot.round(), Ordering::Relaxed);
             }
         }
-        for seen in promised.iter().chain(&told) {
-            let ballots = [seen.promised, seen.accepted.as_ref().map(|it| it.ballot)];
-            ballots.into_iter().flatten().for_each(|it| tries.note(it));
-        }
-        if promised.len() >= majority {
-            return Ok(Some((Found::of(&promised, majority), true)));
-        }
-        let found = Found::of(&told, majority);
-        let is_agreed = told.len() >= majority && found.is_decided;
-        Ok(is_agreed.then_some((found, false)))
+        Ok(tries.answered(answers, majority))
     }
 
     /// Has a majority accept what follows from what was found.
@@ -58,32 +43,25 @@ impl Proposer {
         decision: Decision<T>,
         tries: &mut Tries<T>,
     ) -> Result<Ended<T>, StoreError> {
-        let Some(value) = decision.value.clone().or_else(|| found.value.clone()) else {
+        let entropy = &*self.entropy;
+        let Some(ask) = tries.propose(key, manner, ballot, found, &decision, entropy) else {
             return Ok(Ended::Done(decision.answer));
         };
-        let next = Ballot::after(Some(ballot), &*self.entropy);
-        let ask = Accept {
-            key: Arc::clone(key),
-            ballot,
-            value,
-            keep_for: decision.keep_for,
-            next: matches!(manner, Manner::Claim | Manner::Holder).then_some(next),
-            wake: decision.wake,
-            may_be_full: manner == Manner::Claim,
-        };
-        tries.sent.push((ballot, decision.clone()));
-        let is_accepted = self.accept(&ask, tries).await?;
-        if !is_accepted {
+        if !self.accept(&ask, tries).await? {
             return Ok(Ended::Beaten);
         }
-        if ask.next.is_some() {
+        if let Some(next) = ask.next {
             self.ahead.keep(key, next, &ask.value, self.clock.now());
         }
         Ok(Ended::Done(decision.answer))
     }
 
     /// Whether a majority has accepted.
-    async fn accept<T>(&self, ask: &Accept, tries: &mut Tries<T>) -> Result<bool, StoreError> {
+    async fn accept<T: Clone>(
+        &self,
+        ask: &Accept,
+        tries: &mut Tries<T>,
+    ) -> Result<bool, StoreError> {
         let majority = self.majority();
         let servers = self.acceptors.len();
         let send = |acceptor: Arc<dyn Acceptor>| {
@@ -96,15 +74,7 @@ impl Proposer {
             Need::more_unless(yes >= majority || no > servers - majority)
         };
         let answers = self.enough(gather(&self.acceptors, send, enough).await)?;
-        let mut yes = 0;
-        for answer in answers {
-            match answer {
-                Accepted::Yes => yes += 1,
-                Accepted::No(Some(ballot)) => tries.note(ballot),
-                Accepted::No(None) => {}
-            }
-        }
-        Ok(yes >= majority)
+        Ok(tries.is_accepted(answers, majority))
     }
 }
 
