@@ -185,6 +185,14 @@ pub(crate) fn sim_command<A: AsRef<str>>(args: &[A]) -> Command {
     command
 }
 
+/// `cargo xtask model`: exits as the exploration does.
+pub(crate) fn model(args: &[String]) -> Result<ExitCode, Failure> {
+    let run = "run --release --quiet -p onlyonce-model --example model --";
+    let mut command = cargo(&run.split(' ').collect::<Vec<_>>());
+    command.args(args);
+    exit_code(command)
+}
+
 pub(crate) fn exit_code(mut command: Command) -> Result<ExitCode, Failure> {
     let code = status(&mut command)?.code();
     // No code means a signal ended it.

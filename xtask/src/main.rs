@@ -75,6 +75,25 @@ enum Task {
         )]
         args: Vec<String>,
     },
+    /// Explore every order of events of the protocol within bounds, optimised
+    ///
+    /// Prints the states of each model, and every broken rule with the shortest way there; docs/model.md
+    /// says what is explored. The tests explore the small bounds.
+    ///
+    /// --small       the bounds of the tests
+    /// --planted     plant known bugs, which must then be found
+    /// --only NAME   only the plans whose name contains this
+    /// --threads T   how many explore at a time
+    #[command(verbatim_doc_comment)]
+    Model {
+        /// Handed to the model as they are
+        #[arg(
+            trailing_var_arg = true,
+            allow_hyphen_values = true,
+            value_name = "ARGS"
+        )]
+        args: Vec<String>,
+    },
     /// Look for bytes that break something: each target under libFuzzer, guided by coverage
     ///
     /// The same targets run over fuzz/corpus in the ordinary tests. Exit code 1 says that something
@@ -178,6 +197,7 @@ Examples:
   cargo xtask ci                                  what must pass before a change is merged
   cargo xtask sim --seeds 1000                    a quick look for trouble
   cargo xtask sim --first 4711 --seeds 1          replay one seed
+  cargo xtask model                               every order of events within the large bounds
   cargo xtask fuzz                                every fuzz target for a minute
   cargo xtask fuzz key --replay FILE              one input again, without a fuzzer
   cargo xtask bench                               everything side by side, in 15 minutes
@@ -191,7 +211,7 @@ Examples:
   cargo xtask dist --profile dev --only deb --check   try the package under systemd, in two minutes
 
 Exit code: 0 all good, 1 a check said no, 2 wrong usage or a check could not run.
-`sim`, `bench`, `chaos` and `settle` exit with the code of what they ran.";
+`sim`, `model`, `bench`, `chaos` and `settle` exit with the code of what they ran.";
 
 /// Why a command could not do its work; a check that ran and said no is not one of these.
 struct Failure(String);
@@ -210,6 +230,7 @@ fn main() -> ExitCode {
         }),
         Task::Ci => ci::run().map(verdict),
         Task::Sim { args } => cargo::sim(&args),
+        Task::Model { args } => cargo::model(&args),
         Task::Fuzz(asked) => fuzz::run(&asked),
         Task::Bench { subject, args } => bench::run(subject, &args),
         Task::Chaos { dev, args } => Suite::Chaos.run(dev, &args),
