@@ -375,7 +375,8 @@ export function protectForm(form, { client, intention, encode = asJSON, onAnswer
   const name = intention ?? `form ${form.action}`
   const submit = async (event) => {
     event.preventDefault()
-    const buttons = form.querySelectorAll('[type=submit]')
+    // A button submits unless it says otherwise.
+    const buttons = form.querySelectorAll('[type=submit], button:not([type])')
     for (const button of buttons) button.disabled = true
     try {
       const { body, headers } = encode(new FormData(form))

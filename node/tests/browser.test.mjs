@@ -168,3 +168,20 @@ test('a redirect to a login page is not taken for an order', () =>
     await said(tab, 'UnansweredError;order 1;')
     assert.deepEqual([shop.runs, shop.keys.size], [1, 1])
   }))
+
+test('a button that does not say its type waits for the answer too', () =>
+  shopping(async (shop, open) => {
+    const tab = await open()
+    await tab.evaluate(() => document.querySelector('button').removeAttribute('type'))
+    let release
+    shop.hold = new Promise((resolve) => {
+      release = resolve
+    })
+
+    await order(tab)
+    const whileSent = await tab.isDisabled('button')
+    release()
+    await said(tab, 'order 1;')
+
+    assert.deepEqual([whileSent, await tab.isDisabled('button')], [true, false])
+  }))
