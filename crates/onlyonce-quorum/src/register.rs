@@ -16,6 +16,9 @@ use onlyonce_core::{Claim, Claimed, Lease, Release, Released, Token};
 use crate::finding::Found;
 use crate::proposer::Decision;
 
+#[cfg(test)]
+mod tests;
+
 const MARK: [u8; 2] = *b"S1";
 const HEAD_BYTES: usize = MARK.len() + 8 + 4 + 8 + 4 + 1;
 const GRAVE_BYTES: usize = Token::BYTES + 8 + 4;
@@ -26,6 +29,39 @@ const GRAVES_MAX: usize = 255;
 const TAIL: Duration = Duration::from_secs(60);
 /// The same in proportion, for clocks that do not run alike: one part in this many.
 const DRIFT: u32 = 256;
+
+/// One release, over all its tries. What a try wrote may have been carried on by another process, whose
+/// next step hides it: then the release has happened, whatever is in the slot by now.
+pub(crate) struct Releasing<'a> {
+    lease: &'a Lease,
+    why: Release,
+    /// Whether the last try was to end the claim.
+    is_ending: bool,
+}
+
+impl<'a> Releasing<'a> {
+    pub(crate) fn new(lease: &'a Lease, why: Release) -> Self {
+        Self {
+            lease,
+            why,
+            is_ending: false,
+        }
+    }
+
+    /// One try.
+    pub(crate) fn step(
+        &mut self,
+        register: &mut SlotRegister,
+        now: Duration,
+    ) -> (Released, Change) {
+        if self.is_ending && register.is_dead(&self.lease.token, now) {
+            return (Released::Ended, Change::Nothing);
+        }
+        let (released, change) = register.release(self.lease, self.why, now);
+        self.is_ending = change == Change::Settled;
+        (released, change)
+    }
+}
 
 /// The value of a slot's register.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -77,8 +113,7 @@ impl SlotRegister {
 
     /// [`Store::claim`](onlyonce_core::Store::claim).
     pub fn claim(&mut self, claim: &Claim, now: Duration) -> (Claimed, Change) {
-        let mut dead = self.graves.iter();
-        if dead.any(|(token, until)| *token == claim.token && *until > now) {
+        if self.is_dead(&claim.token, now) {
             return (Claimed::Dead, Change::Nothing);
         }
         self.entry.claim(claim, now)
@@ -94,6 +129,12 @@ impl SlotRegister {
             self.graves.push((lease.token, until));
         }
         (released, change)
+    }
+
+    /// Whether this token was released less than a lease ago.
+    fn is_dead(&self, token: &Token, now: Duration) -> bool {
+        let mut graves = self.graves.iter();
+        graves.any(|(dead, until)| dead == token && *until > now)
     }
 
     /// When nothing of it matters any longer.

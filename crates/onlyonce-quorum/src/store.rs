@@ -16,7 +16,7 @@ use crate::NAME;
 use crate::acceptor::Acceptor;
 use crate::finding::Found;
 use crate::proposer::{Decision, Manner, Proposer};
-use crate::register::SlotRegister;
+use crate::register::{Releasing, SlotRegister};
 use crate::trouble::unreadable;
 
 /// Steps of this process on one slot go one after the other, as far as these locks tell slots apart.
@@ -165,8 +165,9 @@ impl Store for QuorumStore {
     }
 
     async fn release(&self, lease: &Lease, why: Release) -> Result<Released, StoreError> {
+        let mut releasing = Releasing::new(lease, why);
         self.step(&lease.slot, Manner::Holder, |register, now| {
-            register.release(lease, why, now)
+            releasing.step(register, now)
         })
         .await
     }

@@ -47,7 +47,8 @@ fn what_only_other_systems_need_is_left_out_and_the_rest_is_in_order() {
     let listed = ["winapi", "tokio", "onlyonce-core", "hyper"];
     let built_from = built_from(&listed[1..]);
 
-    let read = read(&list("CycloneDX", &listed), &built_from).unwrap();
+    let read = read(&list("CycloneDX", &listed), &built_from);
+    let read = read.unwrap_or_else(|failure| panic!("{}", failure.0));
 
     let names: Vec<_> = read["components"].as_array().unwrap().iter().collect();
     let names: Vec<_> = names
