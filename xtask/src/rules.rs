@@ -25,8 +25,8 @@ const BRANCH: &str = concat!("Profile", "::");
 const READERS: [&str; 1] = ["from_toml"];
 /// What a contract is made of in Rust: built here only from its file.
 const CONTRACTS: [&str; 2] = [concat!("HttpRules", " {"), concat!("RefusalRow", " {")];
-/// What stands before one where it is only named: its definition, or a function that returns it.
-const NAMED: [&str; 3] = ["pub struct ", "-> ", "-> &"];
+/// What stands before one where it is only named: its definition, its methods, or a function that returns it.
+const NAMED: [&str; 4] = ["pub struct ", "impl ", "-> ", "-> &"];
 
 const ARCHITECTURE: &str = "ARCHITECTURE.md";
 const ARCHITECTURE_LINES_MAX: usize = 199;

@@ -16,8 +16,8 @@ fn a_contract_built_in_code_is_found_by_line() {
 }
 
 #[test]
-fn a_function_that_returns_a_part_of_a_contract_builds_none() {
-    let text = "fn row(&self) -> &RefusalRow {\n    fn http() -> HttpRules {\n";
+fn what_returns_a_part_of_a_contract_or_is_a_method_of_it_builds_none() {
+    let text = "fn row(&self) -> &RefusalRow {\n    fn http() -> HttpRules {\nimpl HttpRules {\n";
 
     assert_eq!(profile_lines(text), [0; 0]);
 }
