@@ -22,6 +22,7 @@ use crate::upstream::{AnswerBody, Upstream};
 pub(crate) use self::inner::{Inner, reconciler};
 
 mod answer;
+mod batch;
 mod form;
 mod inner;
 mod list;
@@ -155,7 +156,7 @@ impl Endpoint {
         let messages = each(text.clone());
         let is_batch = text.trim_start().starts_with('[');
         let (false, [message]) = (is_batch, &messages[..]) else {
-            return self.batch(parts, &messages, text).await;
+            return self.batch(parts, messages, text, asked).await;
         };
         match self.decide(&parts, message) {
             Decision::Pass | Decision::Cancel(_) => to_client(self.send(parts, text).await),
@@ -214,30 +215,6 @@ impl Endpoint {
                 "The message did not come to its end. It was not passed on.",
             )),
         }
-    }
-
-    /// Several messages at once, as version 2025-03-26 has them: they pass, unless one is to run once.
-    async fn batch(
-        &self,
-        parts: request::Parts,
-        messages: &[String],
-        text: String,
-    ) -> Response<GatewayBody> {
-        let decisions = messages.iter().map(|it| self.decide(&parts, it));
-        for decision in decisions {
-            match decision {
-                Decision::Pass | Decision::Cancel(_) | Decision::List(_) => {}
-                Decision::Call { .. } | Decision::Refuse(_) => {
-                    return problem(
-                        StatusCode::BAD_REQUEST,
-                        "keyed-batch",
-                        "A call with a key in a batch",
-                        "A tool call with a key must be sent on its own. Nothing of the batch was passed on.",
-                    );
-                }
-            }
-        }
-        to_client(self.send(parts, text).await)
     }
 
     /// A call that may be ours.

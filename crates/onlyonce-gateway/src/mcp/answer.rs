@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use futures_util::{FutureExt as _, Stream, stream};
+use futures_util::stream::BoxStream;
+use futures_util::{FutureExt as _, Stream, StreamExt as _, stream};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderValue, Request, Response, StatusCode, request};
 use http_body::Frame;
@@ -33,49 +34,63 @@ const NOTICES_MAX: usize = 64;
 const CALL_ID: &str = "call-id:";
 
 /// What a caller gets in the end.
-enum Said {
+pub(super) enum Said {
     /// An answer to its call.
     Reply(Reply, IsReplay),
     /// An HTTP response of the server, or of the layer.
     Response(Response<Bytes>),
 }
 
-struct IsReplay(bool);
+pub(super) struct IsReplay(bool);
+
+/// A call that was put on its way, or answered without that.
+pub(super) enum Begun {
+    Answered(Reply),
+    /// Its end, and what the server says before it.
+    Running(BoxFuture<'static, Said>, mpsc::Receiver<String>),
+}
 
 impl Endpoint {
     /// Runs a call once.
     pub(super) async fn once(
         &self,
-        mut parts: request::Parts,
+        parts: request::Parts,
         id: Id,
         call: Arc<ToolCall>,
         asked: Option<Request<RequestBody<ClientBody>>>,
     ) -> Response<GatewayBody> {
         let takes = Takes::of(&parts.headers);
+        match self.begin(parts, &id, &call) {
+            Begun::Answered(reply) => takes.whole(&reply.message(&id)),
+            Begun::Running(answering, heard) => self.told(answering, heard, takes, id, asked).await,
+        }
+    }
+
+    /// Puts a call on its way to the layer. It starts when it is polled.
+    pub(super) fn begin(&self, mut parts: request::Parts, id: &Id, call: &Arc<ToolCall>) -> Begun {
         let rules = &self.terms.rules;
-        let (text, origin) = match key_text(&call, rules) {
+        let (text, origin) = match key_text(call, rules) {
             Ok(key) => key,
             Err(refusal) => {
-                let audience = self.audience(&call, KeyOrigin::Sent);
-                return takes.whole(&refused(&refusal, &audience).message(&id));
+                let audience = self.audience(call, KeyOrigin::Sent);
+                return Begun::Answered(refused(&refusal, &audience));
             }
         };
-        let audience = self.audience(&call, origin);
+        let audience = self.audience(call, origin);
         let lines = parts.headers.get_all(&self.terms.key_header).iter().count();
         if lines > 1 {
             let why = Refusal::new(Reason::BadKey).because(KeyError::Several { lines });
-            return takes.whole(&refused(&why, &audience).message(&id));
+            return Begun::Answered(refused(&why, &audience));
         }
         if let Some(verify) = rules.verify(call.tool())
-            && !verify.can_ask(&call, &text)
+            && !verify.can_ask(call, &text)
         {
-            let reply = not_verifiable(verify.asks(), audience.says_complete);
-            return takes.whole(&reply.message(&id));
+            return Begun::Answered(not_verifiable(verify.asks(), audience.says_complete));
         }
         let (notices, heard) = mpsc::channel(NOTICES_MAX);
         let sent = parts.headers.remove(&self.terms.key_header);
         let forwarded = Arc::new(Forwarded {
-            call: Arc::clone(&call),
+            call: Arc::clone(call),
             id: id.clone(),
             headers: parts.headers.clone(),
             uri: parts.uri.clone(),
@@ -83,20 +98,16 @@ impl Endpoint {
             notices,
             server: self.service.inner().0.clone(),
         });
-        let key = match key_header(&text, origin, sent) {
-            Some(key) => key,
-            None => {
-                let why = Refusal::new(Reason::BadKey).because("a header cannot have it");
-                return takes.whole(&refused(&why, &audience).message(&id));
-            }
+        let Some(key) = key_header(&text, origin, sent) else {
+            let why = Refusal::new(Reason::BadKey).because("a header cannot have it");
+            return Begun::Answered(refused(&why, &audience));
         };
         parts.headers.insert(self.terms.key_header.clone(), key);
         let json = HeaderValue::from_static("application/json");
         parts.headers.insert(CONTENT_TYPE, json);
         parts.extensions.insert(forwarded);
         let request = Request::from_parts(parts, Full::from(call.meaning()));
-        let answering = self.clone().answering(request, audience).boxed();
-        self.told(answering, heard, takes, id, asked).await
+        Begun::Running(self.clone().answering(request, audience).boxed(), heard)
     }
 
     fn audience(&self, call: &ToolCall, origin: KeyOrigin) -> Audience {
@@ -159,12 +170,8 @@ impl Endpoint {
             Some(notice) = heard.recv(), if takes.events => notice,
             said = &mut answering => return self.told_whole(said, takes, &id, asked).await,
         };
-        let telling = Telling {
-            answering: Some(answering),
-            heard,
-            next: Some(first),
-            id,
-        };
+        let mut telling = Telling::of(answering, heard, id);
+        telling.next = Some(first);
         let body = StreamBody::new(telling.events());
         takes.events_of(GatewayBody::Events(body.boxed_unsync()))
     }
@@ -229,7 +236,7 @@ async fn whole(response: Response<ResponseBody<Full<Bytes>>>) -> Said {
 }
 
 /// An answer that is told piece by piece.
-struct Telling {
+pub(super) struct Telling {
     answering: Option<BoxFuture<'static, Said>>,
     heard: mpsc::Receiver<String>,
     next: Option<String>,
@@ -239,6 +246,28 @@ struct Telling {
 type Events = Pin<Box<dyn Stream<Item = Result<Frame<Bytes>, BoxError>> + Send>>;
 
 impl Telling {
+    pub(super) fn of(
+        answering: BoxFuture<'static, Said>,
+        heard: mpsc::Receiver<String>,
+        id: Id,
+    ) -> Self {
+        Self {
+            answering: Some(answering),
+            heard,
+            next: None,
+            id,
+        }
+    }
+
+    /// Its messages, the answer last.
+    pub(super) fn messages(self) -> BoxStream<'static, String> {
+        let messages = stream::unfold(self, |mut telling| async move {
+            let message = telling.next().await?;
+            Some((message, telling))
+        });
+        messages.boxed()
+    }
+
     fn events(self) -> Events {
         Box::pin(stream::unfold(self, |mut telling| async move {
             let message = telling.next().await?;

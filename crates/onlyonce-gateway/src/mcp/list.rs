@@ -116,7 +116,7 @@ impl Endpoint {
 }
 
 /// A message as the client gets it: the list of tools changed, everything else as it is.
-fn changed(terms: &Terms, text: String, id: &Id) -> String {
+pub(super) fn changed(terms: &Terms, text: String, id: &Id) -> String {
     let mut messages = each(text);
     for message in &mut messages {
         if let Some(list) = list_in(message, id) {

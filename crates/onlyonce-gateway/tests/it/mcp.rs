@@ -84,6 +84,15 @@ async fn serve(State(server): State<Arc<Server>>, request: Request) -> Response 
         return events(format!("data: {}\n\n", result(&json!(7), server.runs())));
     }
     let message: Value = serde_json::from_str(&text).unwrap_or_default();
+    if let Some(batch) = message.as_array() {
+        let requests = batch.iter().filter(|it| it.get("id").is_some());
+        let answers = requests.map(|it| json!({"jsonrpc": "2.0", "id": it["id"], "result": {}}));
+        return axum::Json(answers.collect::<Vec<_>>()).into_response();
+    }
+    if message["method"] == "ping" {
+        let answer = json!({"jsonrpc": "2.0", "id": message["id"], "result": {}});
+        return axum::Json(answer).into_response();
+    }
     if message["method"] == "tools/list" {
         let tool = json!({"name": "act", "inputSchema": {"type": "object"}});
         let result = json!({"tools": [tool]});
@@ -316,7 +325,8 @@ async fn hostile_messages_are_no_way_around_the_key() {
     let client = Client::of(gateway.address());
     let refused = [
         act(1, "k").to_string().replace("\"n\":1", "\"n\":NaN"),
-        format!("[{}]", act(1, "k")),
+        format!("[{}]", act(1, "k").to_string().replace("\"n\":1", "\"n\":NaN")),
+        format!("[{}]", vec![act(1, "k").to_string(); 101].join(",")),
         r#"{"jsonrpc":"2.0","method":"tools/call","params":{"name":"act","arguments":{"idempotencyKey":"k"}}}"#.into(),
         r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":["act",{"idempotencyKey":"k"}]}"#.into(),
     ];
@@ -360,6 +370,82 @@ async fn hostile_messages_are_no_way_around_the_key() {
         client.post(&twice).send().await.unwrap();
     }
     assert_eq!(server.runs(), 1);
+    gateway.drain().await;
+}
+
+/// The answers in an array or a stream, by their ids.
+fn answers_in(text: &str) -> Vec<(Value, Value)> {
+    let whole = serde_json::from_str::<Vec<Value>>(text);
+    let events = || text.lines().filter_map(|line| line.strip_prefix("data: "));
+    let messages = whole.unwrap_or_else(|_| {
+        let messages = events().map(|event| serde_json::from_str(event).unwrap());
+        messages.collect()
+    });
+    let answers = messages.into_iter().filter(|it| it.get("id").is_some());
+    let mut answers: Vec<_> = answers.map(|it| (it["id"].clone(), it)).collect();
+    answers.sort_by_key(|(id, _)| id.to_string());
+    answers
+}
+
+#[tokio::test]
+async fn calls_with_a_key_in_a_batch_run_once_each_and_the_rest_goes_on_together() {
+    for (answers, accept) in [
+        (Answers::Json, "application/json"),
+        (Answers::Json, "application/json, text/event-stream"),
+        (Answers::Events, "text/event-stream"),
+    ] {
+        let (address, server) = Server::start().await;
+        server.answers(answers);
+        let gateway = gateway(address, ROUTE).await;
+        let mut client = Client::of(gateway.address());
+        client.accept = accept;
+        let ping = json!({"jsonrpc": "2.0", "id": 5, "method": "ping"});
+        let told = json!({"jsonrpc": "2.0", "method": "notifications/made/up"});
+        let batch = json!([act(1, "one"), ping, act(2, "two"), told, act(3, "one")]);
+
+        let first = client.post(&batch).send().await.unwrap();
+        let first = answers_in(&first.text().await.unwrap());
+        let again = client.post(json!([act(9, "two")])).send().await.unwrap();
+        let again = answers_in(&again.text().await.unwrap());
+
+        let ids: Vec<_> = first.iter().map(|(id, _)| id.clone()).collect();
+        assert_eq!(ids, [json!(1), json!(2), json!(3), json!(5)], "{accept}");
+        let content = |at: usize| first[at].1["result"]["content"].clone();
+        assert_eq!(content(0), content(2), "{accept}");
+        assert_ne!(content(0), content(1), "{accept}");
+        assert_eq!(again.len(), 1, "{accept}");
+        assert_eq!(again[0].1["id"], 9, "{accept}");
+        assert_eq!(again[0].1["result"]["content"], content(1), "{accept}");
+        assert_eq!(server.runs(), 2, "{accept}");
+        let heard = server.heard();
+        assert!(
+            heard.contains(&format!("POST [{ping},{told}]")),
+            "{heard:?}"
+        );
+        assert!(!heard.join("\n").contains("idempotencyKey"), "{heard:?}");
+        gateway.drain().await;
+    }
+}
+
+#[tokio::test]
+async fn a_list_of_tools_in_a_batch_offers_the_key() {
+    let (address, _server) = Server::start().await;
+    let gateway = gateway(address, ROUTE).await;
+    let mut client = Client::of(gateway.address());
+    client.accept = "application/json";
+    let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"});
+
+    let answer = client
+        .post(json!([list, act(2, "one")]))
+        .send()
+        .await
+        .unwrap();
+    let answers = answers_in(&answer.text().await.unwrap());
+
+    let tool = &answers[0].1["result"]["tools"][0];
+    let properties = &tool["inputSchema"]["properties"];
+    assert!(properties.get("idempotencyKey").is_some(), "{answers:?}");
+    assert_eq!(answers[1].1["result"]["content"][0]["text"], "run 1");
     gateway.drain().await;
 }
 
