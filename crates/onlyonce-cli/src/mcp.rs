@@ -1,8 +1,10 @@
 //! `onlyonce mcp`: stands between an MCP server, which it starts or reaches over the network, and the
-//! client on stdin and stdout.
+//! client on stdin and stdout, or clients over HTTP.
 //! Stdout is the protocol's; whatever is to be said goes to stderr.
 
 use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::{ExitCode, ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -18,6 +20,7 @@ use crate::said::{FAILED, failed, say};
 use crate::stdin;
 
 pub(crate) mod default_store;
+mod listen;
 mod network;
 
 /// How long a server may take to end once its input has.
@@ -31,6 +34,8 @@ Put it before the server's command, wherever your client starts the server:
   after:   onlyonce mcp -- npx -y @modelcontextprotocol/server-filesystem ~/notes
 A server on the network (streamable HTTP):
   onlyonce mcp --upstream https://example.org/mcp --header 'Authorization: Bearer ${TOKEN}'
+The other way round, clients over streamable HTTP and the server a command:
+  onlyonce mcp --listen 127.0.0.1:8000 -- ./billing-server        at http://127.0.0.1:8000/mcp
 
 Every tool that is not read-only gets an optional argument idempotencyKey, and says how to use it:
 the same key for a retry, a new one for a new action. A retry gets the first result, also after a
@@ -53,6 +58,13 @@ arguments. An answer with something in it is a yes and becomes the call's result
 and the call runs; anything else cannot tell, and nothing runs. ;at=/pointer says where to look in the
 answer, ;absent=TEXT which error means no.
 
+--listen starts the command once for each session, so that no client hears of another; requests of the
+revisions without sessions (2026-07-28) share one with no one but their own caller. Callers are told
+apart by their Authorization header. A client that goes away stops no call with a key; one that cancels
+it does, and its outcome is unknown unless the server still answers. --token-file has one token a line;
+each is a caller of its own, and without one of them nobody is let in. Other machines reach it only with
+that; it speaks plain HTTP, so put TLS before it. Web pages are let in only from --origin.
+
 --derive makes a key for calls without one: the same tool and arguments, in the same conversation
 and within its window, are one call. That is a guess: a model that means to do the same thing twice
 within the window gets the first result again, with a note that says so.
@@ -61,7 +73,8 @@ Examples:
   onlyonce mcp --store redis://127.0.0.1 --name billing -- ./billing-server
   onlyonce mcp --tools 'create_*' --except '*_draft' --ttl 48h -- ./billing-server
   onlyonce mcp --reconcile 'pay=get_payment:{\"ref\":\"{key}\"};absent=not found' -- ./billing-server
-  onlyonce mcp --derive=2m -- ./billing-server")]
+  onlyonce mcp --derive=2m -- ./billing-server
+  onlyonce mcp --listen 0.0.0.0:8000 --token-file tokens.txt -- ./billing-server")]
 pub struct Args {
     /// Where results are kept [default: sqlite: in $XDG_STATE_HOME/onlyonce, or ~/.local/state/onlyonce]
     #[arg(
@@ -92,7 +105,7 @@ pub struct Args {
         default_missing_value = "10m"
     )]
     derive: Option<humantime::Duration>,
-    /// The conversation that made keys belong to [default: a new one each start]
+    /// The conversation that made keys belong to [default: a new one each start, or each session]
     #[arg(long, value_name = "ID", requires = "derive")]
     conversation: Option<String>,
     /// Cover only tools whose name matches, like 'create_*'; may be repeated
@@ -118,6 +131,30 @@ pub struct Args {
     /// A header for the server on the network; ${NAME} is taken from the environment; may be repeated
     #[arg(long, value_name = "NAME: VALUE", requires = "upstream")]
     header: Vec<String>,
+    /// Listen for clients over HTTP instead of stdin
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "upstream")]
+    listen: Option<SocketAddr>,
+    /// A file with the tokens that clients must send, one a line
+    #[arg(long, value_name = "FILE", requires = "listen")]
+    token_file: Option<PathBuf>,
+    /// A name that clients may ask for, besides localhost; may be repeated
+    #[arg(long, value_name = "NAME", requires = "listen")]
+    host: Vec<String>,
+    /// The origin of a web page that is let in, like https://app.example.org; may be repeated
+    #[arg(long, value_name = "ORIGIN", requires = "listen")]
+    origin: Vec<String>,
+    /// Servers that may run at a time
+    #[arg(
+        long,
+        value_name = "COUNT",
+        requires = "listen",
+        default_value_t = 64,
+        value_parser = clap::value_parser!(u16).range(1..=1024)
+    )]
+    servers_max: u16,
+    /// A server that nobody used for this long is ended
+    #[arg(long, value_name = "TIME", requires = "listen", default_value = "30m")]
+    idle: humantime::Duration,
     /// The server's command and its arguments
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
@@ -156,6 +193,18 @@ enum McpError {
         command: String,
         source: std::io::Error,
     },
+    #[error("{address} cannot be listened on")]
+    Listen {
+        address: SocketAddr,
+        source: std::io::Error,
+    },
+    #[error(
+        "{address} can be reached from other machines: give --token-file, or listen on a loopback \
+         address, like 127.0.0.1:8000"
+    )]
+    Unprotected { address: SocketAddr },
+    #[error(transparent)]
+    Token(#[from] listen::BadToken),
     #[error("messages can no longer be passed on")]
     Wire(#[from] std::io::Error),
 }
@@ -197,23 +246,22 @@ impl Args {
         let words = self.command.iter().map(|word| word.to_string_lossy());
         words.collect::<Vec<_>>().join("\0")
     }
+}
 
-    fn start(&self) -> Result<Child, McpError> {
-        let (program, arguments) = self
-            .command
-            .split_first()
-            .expect("clap asks for one without --upstream");
-        let mut command = Command::new(program);
-        command
-            .args(arguments)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .kill_on_drop(true);
-        command.spawn().map_err(|source| McpError::Start {
-            command: program.to_string_lossy().into_owned(),
-            source,
-        })
-    }
+fn start(command_line: &[OsString]) -> Result<Child, McpError> {
+    let (program, arguments) = command_line
+        .split_first()
+        .expect("clap asks for one without --upstream");
+    let mut command = Command::new(program);
+    command
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .kill_on_drop(true);
+    command.spawn().map_err(|source| McpError::Start {
+        command: program.to_string_lossy().into_owned(),
+        source,
+    })
 }
 
 fn new_conversation() -> String {
@@ -237,9 +285,14 @@ async fn pass(args: &Args) -> Result<ExitCode, McpError> {
         None => default_store::url()?,
     };
     let engine = Engine::open(onlyonce_stores::open(&store).await?).await?;
-    let code = match &args.upstream {
-        Some(url) => pass_on(args, url, &engine, rules).await,
-        None => pass_to_command(args, &engine, rules).await,
+    let code = match (&args.upstream, args.listen) {
+        (Some(url), _) => pass_on(args, url, &engine, rules).await,
+        (None, Some(address)) => {
+            let proxy = Proxy::new(engine.clone(), rules);
+            let served = listen::serve(args, address, proxy, stopped()?).await;
+            served.map(|()| ExitCode::SUCCESS)
+        }
+        (None, None) => pass_to_command(args, &engine, rules).await,
     };
     engine.shutdown(END_MAX).await;
     code
@@ -262,7 +315,7 @@ async fn pass_on(
 /// Stands before a server that it starts.
 async fn pass_to_command(args: &Args, engine: &Engine, rules: Rules) -> Result<ExitCode, McpError> {
     let stop = stopped()?;
-    let mut server = args.start()?;
+    let mut server = start(&args.command)?;
     let (input, output) = (server.stdin.take(), server.stdout.take());
     let server_side = output.zip(input).expect("both are pipes");
 

@@ -10,6 +10,7 @@ mod call;
 mod catalog;
 mod decide;
 mod exchange;
+mod front;
 mod keys;
 mod lines;
 mod members;
@@ -39,7 +40,9 @@ pub mod parts {
 
 pub use catalog::key_schema;
 pub use exchange::{AnswerBody, Http, Unanswered};
+pub use front::{Bounds, End, Front, FrontBody, Servers, Started};
 pub use proxy::{Ended, Proxy};
 pub use remote::Remote;
 pub use rules::{Derive, Errors, Rules, Tools};
+pub use session::Caller;
 pub use verify::{Verify, VerifyError};

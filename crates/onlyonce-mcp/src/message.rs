@@ -255,6 +255,17 @@ impl Reply {
     }
 }
 
+/// The notification that a request is cancelled.
+pub(crate) fn cancelled(id: &Id) -> String {
+    let mut params = Members::default();
+    params.set("requestId", id.to_raw());
+    let mut message = Members::default();
+    message.set("jsonrpc", raw("2.0"));
+    message.set("method", raw("notifications/cancelled"));
+    message.set("params", params.to_raw());
+    message.to_raw().get().to_owned()
+}
+
 /// A request of our own.
 pub(crate) fn request(id: &Id, method: &str, params: &Members) -> String {
     let mut message = Members::default();

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
 
 use crate::message::{Id, Reply};
 
@@ -32,6 +33,16 @@ pub(crate) struct Pending {
     /// Calls of ours that the client still waits for. One without an id is waited for by nobody,
     /// and is here until it is under way.
     open: Mutex<BTreeMap<CallNumber, Option<Id>>>,
+    /// Every call of ours until it is over, also when the client does not wait for it any more.
+    runs: Mutex<BTreeMap<CallNumber, Run>>,
+}
+
+#[derive(Default)]
+struct Run {
+    /// The client wants it to stop.
+    stop: CancellationToken,
+    /// Its id at the server, once it was sent.
+    at_server: Option<Id>,
 }
 
 #[derive(Default)]
@@ -81,6 +92,7 @@ impl Pending {
 
     pub(crate) fn open(&self, number: CallNumber, id: Option<Id>) {
         lock(&self.open).insert(number, id);
+        lock(&self.runs).insert(number, Run::default());
     }
 
     /// Ends a call; nothing if the client cancelled it.
@@ -88,12 +100,47 @@ impl Pending {
         lock(&self.open).remove(&number)
     }
 
-    /// The client does not wait any more for its calls of this id; returns whether there were any.
-    pub(crate) fn cancel(&self, id: &Id) -> bool {
+    /// The client does not wait any more for its calls of this id; returns which they were.
+    pub(crate) fn cancel(&self, id: &Id) -> Vec<CallNumber> {
         let mut open = lock(&self.open);
-        let before = open.len();
-        open.retain(|_, waiting| waiting.as_ref() != Some(id));
-        open.len() < before
+        let is_it = |waiting: &Option<Id>| waiting.as_ref() == Some(id);
+        let found = open.iter().filter(|(_, waiting)| is_it(waiting));
+        let found: Vec<CallNumber> = found.map(|(number, _)| *number).collect();
+        for number in &found {
+            open.remove(number);
+        }
+        found
+    }
+
+    /// A call is to stop; returns its id at the server, if it is there.
+    pub(crate) fn stop(&self, number: CallNumber) -> Option<Id> {
+        let runs = lock(&self.runs);
+        let run = runs.get(&number)?;
+        run.stop.cancel();
+        run.at_server.clone()
+    }
+
+    /// Tells when a call is to stop.
+    pub(crate) fn stopping(&self, number: CallNumber) -> CancellationToken {
+        let runs = lock(&self.runs);
+        runs.get(&number)
+            .map(|run| run.stop.clone())
+            .unwrap_or_default()
+    }
+
+    /// A call was sent under this id; returns whether it was to stop before that.
+    pub(crate) fn sent(&self, number: CallNumber, id: &Id) -> bool {
+        let mut runs = lock(&self.runs);
+        let Some(run) = runs.get_mut(&number) else {
+            return false;
+        };
+        run.at_server = Some(id.clone());
+        run.stop.is_cancelled()
+    }
+
+    /// A call is over.
+    pub(crate) fn forget(&self, number: CallNumber) {
+        lock(&self.runs).remove(&number);
     }
 }
 

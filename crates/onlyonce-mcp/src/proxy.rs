@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::FusedFuture;
-use onlyonce_core::{Engine, Policy};
+use onlyonce_core::{Engine, KeyRule, Policy};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -16,13 +16,13 @@ use tokio::task::JoinHandle;
 use crate::lines::Lines;
 use crate::message::each;
 use crate::remote::{Peer, Remote};
-use crate::rules::Rules;
-use crate::session::Session;
+use crate::rules::{Derive, Rules};
+use crate::session::{Caller, Session};
 
 /// One message. Files travel in messages.
 pub(crate) const LINE_BYTES_MAX: u64 = 256 << 20;
 /// Messages on their way to one side.
-const QUEUE_MAX: usize = 64;
+pub(crate) const QUEUE_MAX: usize = 64;
 /// How long calls may go on once the proxy was told to stop.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
 /// How long the remaining output may take once the input has ended.
@@ -94,45 +94,50 @@ impl Proxy {
     {
         let (to_client, client_writer) = writer(client.1);
         let (to_server, server_writer) = writer(server.1);
-        let session = Session::new(
+        let session = self.session(None, to_client, to_server);
+        let from_client = hear_client(client.0, &session);
+        let server = (server.0, server_writer);
+        let ended = between(&session, from_client, server, stop).await;
+        client_writer.close().await;
+        ended
+    }
+
+    /// The same in a conversation of its own, where keys are derived.
+    pub(crate) fn conversing(&self, conversation: &str) -> Self {
+        let Some(derive) = &self.rules.derive else {
+            return self.clone();
+        };
+        let derive = Some(Derive {
+            conversation: conversation.to_owned(),
+            ..derive.clone()
+        });
+        let rules = Rules::clone(&self.rules);
+        Self {
+            rules: Arc::new(Rules { derive, ..rules }),
+            ..self.clone()
+        }
+    }
+
+    /// A rule for keys that come in headers.
+    pub(crate) fn key_rule(&self) -> &KeyRule {
+        &self.policy.key
+    }
+
+    /// What happens between one client and one server.
+    pub(crate) fn session(
+        &self,
+        caller: Option<Caller>,
+        to_client: mpsc::Sender<String>,
+        to_server: mpsc::Sender<String>,
+    ) -> Arc<Session> {
+        Session::new(
             self.engine.clone(),
             Arc::clone(&self.rules),
             Arc::clone(&self.policy),
+            caller,
             to_client,
             to_server,
-        );
-
-        let from_client = hear_client(client.0, &session);
-        let from_server = hear_server(server.0, &session);
-        tokio::pin!(from_client, from_server);
-        let mut stop = pin!(stop.fuse());
-        let (first, read) = tokio::select! {
-            read = &mut from_server => (Ended::Server, read),
-            read = &mut from_client => (Ended::Client, read),
-            () = &mut stop => (Ended::Client, Ok(())),
-        };
-        if first == Ended::Client {
-            // Only the server can still say something: how the calls ended.
-            let told_to_stop = async {
-                if !stop.is_terminated() {
-                    stop.await;
-                }
-                tokio::time::sleep(DRAIN_MAX).await;
-            };
-            let is_there = tokio::select! {
-                () = session.settled() => true,
-                () = told_to_stop => true,
-                _ = &mut from_server => false,
-            };
-            server_writer.close().await;
-            if is_there {
-                drop(tokio::time::timeout(LAST_WORDS_MAX, from_server).await);
-            }
-        }
-        session.server_gone();
-        session.settled().await;
-        client_writer.close().await;
-        read.map(|()| first)
+        )
     }
 
     /// The same for a server on the network, which a client on lines of text reaches by streamable HTTP.
@@ -149,13 +154,7 @@ impl Proxy {
     {
         let (to_client, client_writer) = writer(client.1);
         let (to_server, said) = mpsc::channel(QUEUE_MAX);
-        let session = Session::new(
-            self.engine.clone(),
-            Arc::clone(&self.rules),
-            Arc::clone(&self.policy),
-            to_client,
-            to_server,
-        );
+        let session = self.session(None, to_client, to_server);
         let peer = Peer::new(server, Arc::clone(&session));
         let mut stop = pin!(stop.fuse());
         let serving = peer.serve(said);
@@ -185,11 +184,50 @@ impl Proxy {
     }
 }
 
+/// Passes messages until one side ends: the client when `from_client` returns, or `stop`. The server's side
+/// is closed then, and every call has its answer.
+pub(crate) async fn between<SR: AsyncRead + Unpin>(
+    session: &Arc<Session>,
+    from_client: impl Future<Output = io::Result<()>>,
+    (server, server_writer): (SR, Writer),
+    stop: impl Future<Output = ()>,
+) -> io::Result<Ended> {
+    let from_server = hear_server(server, session);
+    tokio::pin!(from_client, from_server);
+    let mut stop = pin!(stop.fuse());
+    let (first, read) = tokio::select! {
+        read = &mut from_server => (Ended::Server, read),
+        read = &mut from_client => (Ended::Client, read),
+        () = &mut stop => (Ended::Client, Ok(())),
+    };
+    if first == Ended::Client {
+        // Only the server can still say something: how the calls ended.
+        let told_to_stop = async {
+            if !stop.is_terminated() {
+                stop.await;
+            }
+            tokio::time::sleep(DRAIN_MAX).await;
+        };
+        let is_there = tokio::select! {
+            () = session.settled() => true,
+            () = told_to_stop => true,
+            _ = &mut from_server => false,
+        };
+        server_writer.close().await;
+        if is_there {
+            drop(tokio::time::timeout(LAST_WORDS_MAX, from_server).await);
+        }
+    }
+    session.server_gone();
+    session.settled().await;
+    read.map(|()| first)
+}
+
 async fn hear_client(client: impl AsyncRead + Unpin, session: &Arc<Session>) -> io::Result<()> {
     let mut lines = Lines::new(client, LINE_BYTES_MAX);
     while let Some(line) = lines.next().await? {
         for message in each(line) {
-            session.client_said(message).await;
+            session.client_said(message, None).await;
         }
     }
     Ok(())
@@ -206,12 +244,14 @@ async fn hear_server(server: impl AsyncRead + Unpin, session: &Arc<Session>) -> 
 }
 
 /// Writes lines in a task of its own.
-struct Writer {
+pub(crate) struct Writer {
     close: oneshot::Sender<()>,
     task: JoinHandle<()>,
 }
 
-fn writer(mut to: impl AsyncWrite + Unpin + Send + 'static) -> (mpsc::Sender<String>, Writer) {
+pub(crate) fn writer(
+    mut to: impl AsyncWrite + Unpin + Send + 'static,
+) -> (mpsc::Sender<String>, Writer) {
     let (lines, mut queue) = mpsc::channel::<String>(QUEUE_MAX);
     let (close, mut closing) = oneshot::channel();
     let task = tokio::spawn(async move {

@@ -13,7 +13,9 @@ use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tokio_util::task::TaskTracker;
 
+pub(crate) use self::head::{METHOD, NAME, VERSION_MEMBER};
 use self::state::State;
+pub(crate) use self::state::{SESSION, VERSION};
 use crate::decide::{Decision, decide};
 use crate::exchange::{Exchanged, Http, Unanswered, exchange, is_before_the_tool};
 use crate::message::{Id, Message};

@@ -15,7 +15,7 @@ use crate::catalog::Catalog;
 use crate::decide::{Decision, decide};
 use crate::exchange::Unanswered;
 use crate::keys::{self, KeyOrigin};
-use crate::message::{Id, Ids, Message, Reply};
+use crate::message::{Id, Ids, Message, Reply, cancelled};
 use crate::pending::{CallNumber, Heard, Pending, lock};
 use crate::rules::Rules;
 
@@ -24,10 +24,15 @@ mod run;
 /// Calls that are running or waiting.
 const CALLS_MAX: usize = 1000;
 
+/// Names a caller: a digest of its credential, or anything else that is its own.
+pub type Caller = Arc<str>;
+
 pub(crate) struct Session {
     engine: Engine,
     rules: Arc<Rules>,
     policy: Arc<Policy>,
+    /// Who is at the other end, where that is known: keys of different callers never meet.
+    caller: Option<Caller>,
     to_client: mpsc::Sender<String>,
     to_server: mpsc::Sender<String>,
     pending: Pending,
@@ -45,6 +50,7 @@ impl Session {
         engine: Engine,
         rules: Arc<Rules>,
         policy: Arc<Policy>,
+        caller: Option<Caller>,
         to_client: mpsc::Sender<String>,
         to_server: mpsc::Sender<String>,
     ) -> Arc<Self> {
@@ -54,6 +60,7 @@ impl Session {
             engine,
             rules,
             policy,
+            caller,
             to_client,
             to_server,
             pending: Pending::default(),
@@ -65,15 +72,28 @@ impl Session {
         })
     }
 
-    pub(crate) async fn client_said(self: &Arc<Self>, line: String) {
-        match decide(&line, &self.rules, None) {
+    /// Takes a message of the client. `header` is a key that came beside it.
+    pub(crate) async fn client_said(self: &Arc<Self>, line: String, header: Option<&str>) {
+        match decide(&line, &self.rules, header) {
             Decision::Call { id, call } => return self.take(id, line, *call).await,
             Decision::Refuse(answer) => return self.tell_client(answer).await,
             Decision::List(id) => self.pending.list(id),
-            Decision::Cancel(id) if self.pending.cancel(&id) => return,
+            Decision::Cancel(id) if !self.pending.cancel(&id).is_empty() => return,
             Decision::Cancel(_) | Decision::Pass => {}
         }
         self.tell_server(line).await;
+    }
+
+    /// The client wants its request of this id to stop, and does not only stop waiting for it: a call of
+    /// ours is cancelled too, under the id that it has at the server. Returns whether it was one.
+    pub(crate) async fn client_stopped(&self, id: &Id) -> bool {
+        let calls = self.pending.cancel(id);
+        for number in &calls {
+            if let Some(at_server) = self.pending.stop(*number) {
+                self.tell_server(cancelled(&at_server)).await;
+            }
+        }
+        !calls.is_empty()
     }
 
     pub(crate) async fn server_said(&self, line: String) {
@@ -138,6 +158,11 @@ impl Session {
         self.pending.server_gone();
     }
 
+    /// Calls that are running or waiting.
+    pub(crate) fn calls(&self) -> usize {
+        self.calls.len()
+    }
+
     /// Returns when every call has its answer.
     pub(crate) async fn settled(&self) {
         self.calls.close();
@@ -163,17 +188,21 @@ impl Session {
             ) {
                 (false, _) => line,
                 (true, false) => call.message(),
-                (true, true) => return session.answer(number, call).await,
+                (true, true) => {
+                    session.answer(number, call).await;
+                    return session.pending.forget(number);
+                }
             };
             if session.pending.close(number).is_some() {
                 session.tell_server(line).await;
             }
+            session.pending.forget(number);
         });
     }
 
     /// Answers a call, if the client still waits for it by then.
     async fn answer(self: &Arc<Self>, number: CallNumber, call: ToolCall) {
-        let reply = self.once(call).await;
+        let reply = self.once(number, call).await;
         if let Some(Some(id)) = self.pending.close(number) {
             self.tell_client(reply.message(&id)).await;
         }
@@ -185,6 +214,11 @@ impl Session {
 
     fn next_number(&self) -> u64 {
         self.numbers.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Answers a request of the server in the client's place.
+    pub(crate) async fn answer_server(&self, answer: String) {
+        self.tell_server(answer).await;
     }
 
     /// A peer that is gone gets nothing; the proxy itself notices the end of either side.

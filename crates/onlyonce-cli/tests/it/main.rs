@@ -23,6 +23,7 @@ mod live;
 mod log;
 mod mcp;
 mod mcp_http;
+mod mcp_listen;
 mod observe;
 mod operators;
 mod ops;

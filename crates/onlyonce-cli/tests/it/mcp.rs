@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use self::agent::{Agent, Notes, text, until};
 use crate::support::program::{RUN_MAX, onlyonce, run};
 
-mod agent;
+pub(crate) mod agent;
 mod servers;
 
 const KEY: &str = "idem_8f14e45f-ceea-467f-a8d1-3c2b0b7de8a9";

@@ -1,23 +1,28 @@
-//! MCP over streamable HTTP with the Python SDK on both sides: its client and its server, with the gateway
-//! or `onlyonce mcp --upstream` between them. Each effect of the server is a line in a file.
+//! MCP over streamable HTTP with the Python SDK on both sides: its client and its server, with the gateway,
+//! `onlyonce mcp --upstream` or `onlyonce mcp --listen` between them. Each effect of the server is a line in a file.
 
 use std::process::Stdio;
 
 use serde_json::{Value, json};
 
 use self::shop::{Shop, heard};
+use crate::mcp::agent::Notes;
 use crate::support::program::onlyonce;
 
 mod shop;
 
 /// Which way a client reaches the shop.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Gateway,
     Proxy,
+    /// The server is on pipes.
+    Listen,
 }
 
-const WAYS: [Way; 2] = [Way::Gateway, Way::Proxy];
+const WAYS: [Way; 3] = [Way::Gateway, Way::Proxy, Way::Listen];
+/// Those that clients reach over HTTP.
+const OVER_HTTP: [Way; 2] = [Way::Gateway, Way::Listen];
 
 fn replayed(answer: &Value) -> bool {
     answer["replayed"] == true
@@ -27,6 +32,9 @@ fn replayed(answer: &Value) -> bool {
 async fn every_method_of_the_sdk_works_and_a_key_runs_a_tool_once() {
     for modes in [&[][..], &["json"], &["stateless"], &["json", "stateless"]] {
         for way in WAYS {
+            if way == Way::Listen && !modes.is_empty() {
+                continue; // They are of a server on the network.
+            }
             let shop = Shop::open(modes).await;
             let front = shop.front(way, "").await;
 
@@ -103,49 +111,55 @@ async fn clients_in_sessions_of_their_own_share_one_run_of_a_key() {
 
 #[tokio::test]
 async fn a_client_that_is_killed_does_not_stop_the_tool_and_its_retry_gets_the_result() {
-    let shop = Shop::open(&[]).await;
-    let front = shop.front(Way::Gateway, "").await;
+    for way in OVER_HTTP {
+        let shop = Shop::open(&[]).await;
+        let front = shop.front(way, "").await;
 
-    let mut client = front.start("once", &[("TOOL", "order_slowly")]);
-    shop.until_effects(1).await;
-    client.kill().await.unwrap();
-    shop.let_go();
-    let heard = front.client("once", &[("TOOL", "order_slowly")]).await;
+        let mut client = front.start("once", &[("TOOL", "order_slowly")]);
+        shop.until_effects(1).await;
+        client.kill().await.unwrap();
+        shop.let_go();
+        let heard = front.client("once", &[("TOOL", "order_slowly")]).await;
 
-    assert_eq!(heard["text"], "order 1 of tea", "{heard}");
-    assert_eq!(shop.effects().len(), 1);
+        assert_eq!(heard["text"], "order 1 of tea", "{heard}");
+        assert_eq!(shop.effects().len(), 1);
+    }
 }
 
 #[tokio::test]
 async fn a_gateway_that_is_killed_between_effect_and_answer_runs_no_tool_twice() {
-    let shop = Shop::open(&[]).await;
-    let front = shop.front(Way::Gateway, "").await;
-    let mut client = front.start("once", &[("TOOL", "order_slowly")]);
-    shop.until_effects(1).await;
+    for way in OVER_HTTP {
+        let shop = Shop::open(&[]).await;
+        let front = shop.front(way, "").await;
+        let mut client = front.start("once", &[("TOOL", "order_slowly")]);
+        shop.until_effects(1).await;
 
-    front.kill().await;
-    client.kill().await.unwrap();
-    shop.let_go();
-    let front = shop.front(Way::Gateway, "").await;
-    let heard = front.settled("once", &[("TOOL", "order_slowly")]).await;
+        front.kill().await;
+        client.kill().await.unwrap();
+        shop.let_go();
+        let front = shop.front(way, "").await;
+        let heard = front.settled("once", &[("TOOL", "order_slowly")]).await;
 
-    assert_eq!(heard["refused"], "outcome-unknown", "{heard}");
-    assert_eq!(shop.effects().len(), 1);
+        assert_eq!(heard["refused"], "outcome-unknown", "{heard}");
+        assert_eq!(shop.effects().len(), 1);
+    }
 }
 
 #[tokio::test]
 async fn two_callers_with_one_key_are_kept_apart() {
-    let shop = Shop::open(&[]).await;
-    let front = shop.front(Way::Gateway, "").await;
+    for way in OVER_HTTP {
+        let shop = Shop::open(&[]).await;
+        let front = shop.front(way, "").await;
 
-    let first = front.client_as("ada", "once", &[("TOOL", "order")]).await;
-    let second = front.client_as("bob", "once", &[("TOOL", "order")]).await;
-    let again = front.client_as("ada", "once", &[("TOOL", "order")]).await;
+        let first = front.client_as("ada", "once", &[("TOOL", "order")]).await;
+        let second = front.client_as("bob", "once", &[("TOOL", "order")]).await;
+        let again = front.client_as("ada", "once", &[("TOOL", "order")]).await;
 
-    assert_eq!(first["text"], "order 1 of tea", "{first}");
-    assert_eq!(second["text"], "order 2 of tea", "{second}");
-    assert_eq!(again["text"], "order 1 of tea", "{again}");
-    assert!(replayed(&again) && !replayed(&second), "{again} {second}");
+        assert_eq!(first["text"], "order 1 of tea", "{first}");
+        assert_eq!(second["text"], "order 2 of tea", "{second}");
+        assert_eq!(again["text"], "order 1 of tea", "{again}");
+        assert!(replayed(&again) && !replayed(&second), "{again} {second}");
+    }
 }
 
 #[tokio::test]
@@ -161,7 +175,9 @@ async fn a_call_whose_server_died_is_settled_by_the_verifying_tool() {
             drop(front.try_client("verified", &[]).await);
             let before = shop.effects().len();
             shop.dies(None);
-            shop.open_again().await;
+            if way != Way::Listen {
+                shop.open_again().await;
+            }
             let heard = front.settled("verified", &[]).await;
 
             assert_eq!(before, usize::from(is_found), "{way:?} {dies}");
@@ -194,6 +210,26 @@ async fn a_server_that_forgets_its_sessions_is_met_again() {
         second["result"]["content"][0]["text"], "order 2 of cake",
         "{second}"
     );
+}
+
+#[tokio::test]
+async fn a_third_party_server_on_pipes_acts_once_for_clients_over_http_through_the_gateway() {
+    let notes = Notes::new();
+    let (front, _listening) = shop::before(&notes.server(), notes.path()).await;
+    let note = notes.note();
+    let note = [("NOTE", note.to_str().unwrap())];
+
+    let first = front.client("notes", &note).await;
+    let second = front.client("notes", &note).await;
+
+    assert_eq!(notes.strokes(), 1, "{first} {second}");
+    assert!(!replayed(&first["acted"][0]), "{first}");
+    for repeated in [&first["acted"][1], &second["acted"][0], &second["acted"][1]] {
+        assert!(replayed(repeated), "{first} {second}");
+    }
+    assert_eq!(first["read"]["text"], "|end", "{first}");
+    let tools = first["tools"].as_array().unwrap();
+    assert!(tools.contains(&json!("edit_file")), "{first}");
 }
 
 #[tokio::test]

@@ -12,10 +12,10 @@ use crate::members::{Members, read};
 use crate::message::Message;
 use crate::session::Session;
 
-const METHOD: HeaderName = HeaderName::from_static("mcp-method");
-const NAME: HeaderName = HeaderName::from_static("mcp-name");
+pub(crate) const METHOD: HeaderName = HeaderName::from_static("mcp-method");
+pub(crate) const NAME: HeaderName = HeaderName::from_static("mcp-name");
 /// What every request says since 2026-07-28.
-const VERSION_MEMBER: &str = "io.modelcontextprotocol/protocolVersion";
+pub(crate) const VERSION_MEMBER: &str = "io.modelcontextprotocol/protocolVersion";
 
 /// Describes a message in the headers of its request.
 pub(super) fn describe(line: &str, state: &State, session: &Session, headers: &mut HeaderMap) {

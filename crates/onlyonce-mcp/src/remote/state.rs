@@ -6,8 +6,8 @@ use tokio::task::AbortHandle;
 use crate::members::Members;
 use crate::message::{Message, Reply};
 
-pub(super) const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
-pub(super) const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+pub(crate) const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+pub(crate) const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 
 #[derive(Clone, Default)]
 pub(super) struct State {

@@ -12,17 +12,19 @@ use crate::answer::{Audience, not_verifiable, outcome, refused, repeated};
 use crate::call::ToolCall;
 use crate::keys::{self, KeyOrigin};
 use crate::members::Members;
-use crate::message::{Id, Reply};
-use crate::pending::{Heard, lock};
+use crate::message::{Id, Reply, cancelled};
+use crate::pending::{CallNumber, Heard, lock};
 use crate::verify::{About, Verify};
 
 /// Pages of a list of tools that we ask for ourselves.
 const PAGES_MAX: usize = 100;
 const LIST_WAIT_MAX: Duration = Duration::from_secs(10);
+/// How long a server that was told to cancel a call may still answer it. It need not.
+const STOP_WAIT_MAX: Duration = Duration::from_secs(10);
 
 impl Session {
     /// Runs the call, or answers it from its record.
-    pub(super) async fn once(self: &Arc<Self>, call: ToolCall) -> Reply {
+    pub(super) async fn once(self: &Arc<Self>, number: CallNumber, call: ToolCall) -> Reply {
         let (key, origin) = match keys::choose(&call, &self.rules, &self.policy.key) {
             Ok(chosen) => chosen,
             Err(refusal) => return refused(&refusal, &self.audience(&call, KeyOrigin::Sent)),
@@ -36,7 +38,7 @@ impl Session {
         let call = Arc::new(call);
         let keyed = self.keyed(&call, &key, origin);
         let session = Arc::clone(self);
-        let work = move |execution| async move { session.run(&call, execution).await };
+        let work = move |execution| async move { session.run(number, &call, execution).await };
         let (answer, own) = self.engine.once_returning(keyed, work).await;
         match answer {
             Answer::Ran {
@@ -59,6 +61,9 @@ impl Session {
     fn keyed(self: &Arc<Self>, call: &Arc<ToolCall>, key: &Key, origin: KeyOrigin) -> Call {
         let mut scope = self.engine.scope().with("mcp", &self.rules.server);
         scope = scope.with("tool", &call.tool);
+        if let Some(caller) = &self.caller {
+            scope = scope.with("caller", caller.as_bytes());
+        }
         if let Some(mark) = origin.mark() {
             scope = scope.with(mark, "");
         }
@@ -88,16 +93,40 @@ impl Session {
     }
 
     /// Sends the call to the server and waits for its reply.
-    async fn run(&self, call: &ToolCall, execution: Execution) -> (Outcome, Option<Reply>) {
+    async fn run(
+        &self,
+        number: CallNumber,
+        call: &ToolCall,
+        execution: Execution,
+    ) -> (Outcome, Option<Reply>) {
+        let stop = self.pending.stopping(number);
+        if stop.is_cancelled() {
+            return (Outcome::NotRun, None);
+        }
         let id = self.next_id();
         let Some(answered) = self.ask(&id, call.message_as(&id)).await else {
             return (Outcome::NotRun, None);
         };
-        let reply = match answered.await {
-            Ok(Heard::Reply(reply)) => reply,
-            Ok(Heard::NotSent) => return (Outcome::NotRun, None),
-            // The server went without a word: it may have done everything but answer.
-            Err(_) => return (Outcome::Unknown, None),
+        if self.pending.sent(number, &id) {
+            self.tell_server(cancelled(&id)).await;
+        }
+        let given_up = async {
+            stop.cancelled().await;
+            tokio::time::sleep(STOP_WAIT_MAX).await;
+        };
+        let heard = tokio::select! {
+            heard = answered => heard.ok(),
+            () = given_up => None,
+        };
+        let reply = match heard {
+            Some(Heard::Reply(reply)) => reply,
+            Some(Heard::NotSent) => return (Outcome::NotRun, None),
+            // The server went without a word, or was told to stop and owes no answer: it may have done
+            // everything but answer.
+            None => {
+                self.pending.asked(&id);
+                return (Outcome::Unknown, None);
+            }
         };
         let outcome = outcome(&reply, self.rules.errors, &self.policy.limits, &execution);
         (outcome, Some(reply))
@@ -126,7 +155,7 @@ impl Session {
 
     /// Whether a call is of a tool that is covered. A tool that even the server's list does not know
     /// is: its call may do something, and has a key.
-    pub(super) async fn covers(&self, call: &ToolCall) -> bool {
+    pub(crate) async fn covers(&self, call: &ToolCall) -> bool {
         let known = || lock(&self.catalog).covers(&call.tool);
         if let Some(is_covered) = known() {
             return is_covered;

@@ -9,6 +9,7 @@
 mod called;
 mod derived;
 mod errors;
+mod front;
 mod hostile;
 mod keys;
 mod listing;

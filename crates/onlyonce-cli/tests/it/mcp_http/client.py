@@ -116,6 +116,18 @@ async def verified():
         print(json.dumps(await keyed(shop, "order_and_die", reference=KEY)))
 
 
+async def notes():
+    """A third-party server: each of its calls, and one that acts twice under one key."""
+    note = os.environ["NOTE"]
+    edits = [{"oldText": "end", "newText": "|end"}]
+    async with session() as found:
+        tools = [tool.name for tool in (await found.list_tools()).tools]
+        arguments = {"path": note, "edits": edits, "idempotencyKey": KEY}
+        acted = [told(await found.call_tool("edit_file", arguments)) for _ in range(2)]
+        read = told(await found.call_tool("read_text_file", {"path": note}))
+        print(json.dumps({"tools": tools, "acted": acted, "read": read}))
+
+
 async def many():
     """Many clients, each in a session of its own, with one key."""
 
@@ -126,4 +138,12 @@ async def many():
     print(json.dumps(await asyncio.gather(*(one() for _ in range(8)))))
 
 
-asyncio.run({"everything": everything, "asked": asked, "once": once, "verified": verified, "many": many}[scenario]())
+SCENARIOS = {
+    "everything": everything,
+    "asked": asked,
+    "once": once,
+    "verified": verified,
+    "notes": notes,
+    "many": many,
+}
+asyncio.run(SCENARIOS[scenario]())

@@ -1,4 +1,4 @@
-"""A shop on the MCP SDK for revision 2026-07-28: no sessions, no handshake. modern_server.py FOLDER PORT"""
+"""A shop on the MCP SDK for revision 2026-07-28: no sessions, no handshake. modern_server.py FOLDER PORT [stdio]"""
 
 import sys
 from pathlib import Path
@@ -18,4 +18,7 @@ async def order(item: str, region: Annotated[str, Field(json_schema_extra={"x-mc
     return f"order of {item}"
 
 
-shop.run(transport="streamable-http", host="127.0.0.1", port=port, stateless_http=True)
+if "stdio" in sys.argv[3:]:
+    shop.run(transport="stdio")
+else:
+    shop.run(transport="streamable-http", host="127.0.0.1", port=port, stateless_http=True)

@@ -1,6 +1,6 @@
 """A shop on the MCP SDK, over streamable HTTP. Each effect is a line in a file, which the tests count.
 
-server.py FOLDER PORT [json] [stateless]
+server.py FOLDER PORT [json] [stateless] [stdio]; with `stdio` it speaks on its pipes instead.
 """
 
 import asyncio
@@ -94,4 +94,4 @@ def greet(name: str) -> str:
     return f"Greet {name}."
 
 
-shop.run(transport="streamable-http")
+shop.run(transport="stdio" if "stdio" in modes else "streamable-http")

@@ -188,20 +188,64 @@ impl Shop {
             verify: verify.to_owned(),
             gateway: None,
         };
-        if let Way::Gateway = way {
-            let port = self.gateway_port;
-            let settings = self.folder.path().join("gateway.toml");
-            fs::write(&settings, front.settings(&server, port)).unwrap();
-            let gateway = onlyonce(&["gateway", "--config", settings.to_str().unwrap()])
-                .stderr(Stdio::inherit())
-                .spawn()
-                .unwrap();
-            until_open(port).await;
-            front.gateway = Some(gateway);
-            front.url = format!("http://127.0.0.1:{port}/mcp");
-        }
+        let port = self.gateway_port;
+        let program = match way {
+            Way::Gateway => {
+                let settings = self.folder.path().join("gateway.toml");
+                fs::write(&settings, front.settings(&server, port)).unwrap();
+                onlyonce(&["gateway", "--config", settings.to_str().unwrap()])
+            }
+            Way::Listen => self.listening(&front, port),
+            Way::Proxy => return front,
+        };
+        front.gateway = Some(program_of(program, port).await);
+        front.url = format!("http://127.0.0.1:{port}/mcp");
         front
     }
+
+    /// The program before servers on pipes, which have the same ledger.
+    fn listening(&self, front: &Front, port: u16) -> Command {
+        let address = format!("127.0.0.1:{port}");
+        let mut listening = onlyonce(&["mcp", "--listen", &address, "--store", &front.store]);
+        if !front.verify.is_empty() {
+            listening.args(["--reconcile", &front.verify]);
+        }
+        listening.arg("--").arg(self.sdk.python());
+        listening
+            .arg(script(self.sdk.server))
+            .arg(self.folder.path());
+        listening.args(["0", "stdio"]);
+        listening
+    }
+}
+
+/// A gateway before a server on pipes, which the program puts on the network; and that program.
+pub(super) async fn before(command: &[String], folder: &Path) -> (Front, Child) {
+    CLASSIC.make().await;
+    let (port, gateway_port) = (free_port(), free_port());
+    let address = format!("127.0.0.1:{port}");
+    let mut listening = onlyonce(&["mcp", "--listen", &address, "--store", "memory:", "--"]);
+    listening.args(command);
+    let listening = program_of(listening, port).await;
+    let mut front = Front {
+        way: Way::Gateway,
+        url: format!("http://127.0.0.1:{gateway_port}/mcp"),
+        store: format!("sqlite:{}", folder.join("store.db").display()),
+        verify: String::new(),
+        gateway: None,
+    };
+    let settings = folder.join("gateway.toml");
+    let text = front.settings(&format!("http://{address}"), gateway_port);
+    fs::write(&settings, text).unwrap();
+    let gateway = onlyonce(&["gateway", "--config", settings.to_str().unwrap()]);
+    front.gateway = Some(program_of(gateway, gateway_port).await);
+    (front, listening)
+}
+
+async fn program_of(mut program: Command, port: u16) -> Child {
+    let program = program.stderr(Stdio::inherit()).spawn().unwrap();
+    until_open(port).await;
+    program
 }
 
 async fn serve(sdk: &Sdk, folder: &Path, port: u16, modes: &[String]) -> Child {
