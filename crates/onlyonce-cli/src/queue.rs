@@ -20,7 +20,6 @@ mod look;
 mod place;
 mod serve;
 mod socket;
-mod transport;
 mod wanted;
 
 /// Which queue, and what to do with it.

@@ -4,6 +4,8 @@ mod ask;
 mod cause;
 mod counters;
 mod evidence;
+#[cfg(feature = "https")]
+mod https;
 mod keys;
 mod operation;
 mod queue;
@@ -16,6 +18,8 @@ mod transport;
 pub use cause::{Cause, Failure};
 pub use counters::Counts;
 pub use evidence::Evidence;
+#[cfg(feature = "https")]
+pub use https::Https;
 pub use keys::{Keys, job_key, workflow_key};
 pub use onlyonce_core::Key;
 pub use operation::{BODY_BYTES_MAX, Operation, OperationError};

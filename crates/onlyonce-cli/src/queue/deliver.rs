@@ -8,13 +8,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use onlyonce_client::{
-    AttemptOutcome, Attempted, Evidence, Queue, QueueOptions, Retry, Sender, Stats,
+    AttemptOutcome, Attempted, Evidence, Https, Queue, QueueOptions, Retry, Sender, Stats,
 };
 use serde_json::{Value, json};
 
 use super::CommandError;
 use super::look::address;
-use super::transport::Network;
 use crate::progress::Progress;
 use crate::said::{LATER, NO, give, say};
 
@@ -57,7 +56,7 @@ impl Options {
             attempt_timeout: self.timeout.into(),
             ..Retry::default()
         };
-        let mut sender = Sender::new(Network::new()).retry(retry).evidence(evidence);
+        let mut sender = Sender::new(Https::new()).retry(retry).evidence(evidence);
         if let Some(path) = &self.status_path {
             sender = sender.status_path(path)?;
         }

@@ -2,10 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use onlyonce_client::{Queue, QueueOptions, Sender};
+use onlyonce_client::{Https, Queue, QueueOptions, Sender};
 
 use super::CommandError;
-use super::transport::Network;
 use crate::mcp::default_store;
 
 /// The folder that was named, or this user's own.
@@ -23,6 +22,6 @@ pub(super) fn folder(named: Option<&Path>) -> Result<PathBuf, CommandError> {
 
 /// The queue, for a command that does not send.
 pub(super) async fn open(folder: &Path) -> Result<Queue, CommandError> {
-    let sender = Sender::new(Network::new());
+    let sender = Sender::new(Https::new());
     Ok(Queue::open_shared(folder, sender, QueueOptions::default()).await?)
 }
