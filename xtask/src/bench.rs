@@ -6,7 +6,10 @@ use std::process::{Command, ExitCode};
 use clap::ValueEnum;
 
 use crate::cargo::{self, cargo, exit_code};
+use crate::package::Language;
 use crate::{Failure, servers};
+
+mod overhead;
 
 /// What measures, and what it measures from outside.
 const PACKAGES: [&str; 2] = ["onlyonce-bench", "onlyonce-cli"];
@@ -27,6 +30,10 @@ pub(crate) enum Subject {
     Peers,
     /// The console of a gateway with many records: first paint, and what an open page costs
     Console,
+    /// What a key costs in Python: functions and ASGI, beside nothing and packages of others
+    Python,
+    /// What a key costs in Node: functions and Express, beside nothing and a package of others
+    Node,
     /// Throughput and p99 against concurrency, live keys, body size and number of gateways
     Scaling,
 }
@@ -46,6 +53,8 @@ pub(crate) fn run(subject: Subject, args: &[String]) -> Result<ExitCode, Failure
         Subject::All => exit_code(program("all", args)?),
         Subject::Peers => exit_code(program("peers", args)?),
         Subject::Console => exit_code(program("console", args)?),
+        Subject::Python => overhead::run(Language::Python, args),
+        Subject::Node => overhead::run(Language::Node, args),
         Subject::Scaling => exit_code(program("scaling", args)?),
     }
 }

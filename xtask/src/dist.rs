@@ -14,6 +14,7 @@ use std::process::{Command, ExitCode};
 
 use crate::Failure;
 use crate::cargo::{self, root, status};
+use crate::package::{self, Language, Speed};
 use crate::servers::install_missing;
 
 pub(crate) use self::tree::Tree;
@@ -31,6 +32,9 @@ const CHECKERS: [(&str, &str); 3] = [
 /// What to make, and how.
 #[derive(clap::Args)]
 pub(crate) struct Asked {
+    /// Make the package for this language, and nothing else
+    #[arg(value_enum, conflicts_with_all = ["only", "check"])]
+    language: Option<Language>,
     /// How to build the program: as it is shipped, or as the tests have it
     #[arg(long, value_enum, default_value_t = Build::Dist)]
     profile: Build,
@@ -67,6 +71,15 @@ enum Item {
 
 /// Makes what was asked for.
 pub(crate) fn run(asked: &Asked) -> Result<ExitCode, Failure> {
+    if let Some(language) = asked.language {
+        return package::run(
+            language,
+            match asked.profile {
+                Build::Dist => Speed::Shipped,
+                Build::Dev => Speed::Quick,
+            },
+        );
+    }
     let wanted = |item| asked.only.is_empty() || asked.only.contains(&item);
     let of_program = [Item::Deb, Item::Tar, Item::Image];
     let folder = root().join(FOLDER);

@@ -180,7 +180,8 @@ enum Task {
     Deny,
     /// Make what users install: Debian package, tarball, OCI image, checksums
     ///
-    /// All of it is in target/dist. What makes it is installed if it is missing (Debian packages).
+    /// All of it is in target/dist. What makes it is installed if it is missing (Debian packages). `dist python`
+    /// and `dist node` make the package for that language instead, as `package` does.
     Dist(dist::Asked),
     /// Build the book of docs/book into target/book
     ///
@@ -203,6 +204,7 @@ Examples:
   cargo xtask bench                               everything side by side, in 15 minutes
   cargo xtask bench layer                         what the tower layer costs
   cargo xtask bench stores --only file,redis      two stores against what they are built on
+  cargo xtask bench python                        what a key costs in Python, beside others
   cargo xtask package python                      a wheel
   cargo xtask package node                        a tarball for npm
   cargo xtask chaos --faults 500 --operations 200000   half an hour of trouble
@@ -236,7 +238,11 @@ fn main() -> ExitCode {
         Task::Chaos { dev, args } => Suite::Chaos.run(dev, &args),
         Task::Settle { dev, args } => Suite::Settle.run(dev, &args),
         Task::Dist(asked) => dist::run(&asked),
-        Task::Package { package, dev } => package::run(package, dev),
+        Task::Package { package, dev: true } => package::run(package, package::Speed::Quick),
+        Task::Package {
+            package,
+            dev: false,
+        } => package::run(package, package::Speed::Shipped),
         Task::Deny => tool::deny(),
         Task::Book => tool::book(),
     };

@@ -17,7 +17,7 @@ const MATURIN: &str = "maturin==1.16.0";
 const FOLDER: &str = "target/packages";
 
 /// Whose package.
-#[derive(Clone, Copy, ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Language {
     /// A wheel for CPython 3.9 or later
     Python,
@@ -25,20 +25,58 @@ pub(crate) enum Language {
     Node,
 }
 
-/// Builds a package into target/packages: optimised, or as quickly as possible.
-pub(crate) fn run(package: Language, dev: bool) -> Result<ExitCode, Failure> {
-    let folder = root().join(FOLDER);
-    fs::create_dir_all(&folder).map_err(|error| Failure::new(format!("{FOLDER}: {error}")))?;
-    match package {
-        Language::Python => wheel(&folder, dev)?,
-        Language::Node => tarball(&folder, dev)?,
-    }
-    println!("written to {FOLDER}");
+/// How the native part is built.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Speed {
+    /// Optimised, as it is shipped.
+    Shipped,
+    /// As quickly as possible.
+    Quick,
+}
+
+/// Builds a package into target/packages, and says where it is.
+pub(crate) fn run(package: Language, speed: Speed) -> Result<ExitCode, Failure> {
+    let built = build(package, speed)?;
+    println!("written to {}", built.display());
     Ok(ExitCode::SUCCESS)
 }
 
-fn wheel(folder: &Path, dev: bool) -> Result<(), Failure> {
-    let profile = if dev { "dev" } else { "dist" };
+/// Builds a package, and gives its file.
+pub(crate) fn build(package: Language, speed: Speed) -> Result<PathBuf, Failure> {
+    let folder = root().join(FOLDER);
+    fs::create_dir_all(&folder).map_err(|error| Failure::new(format!("{FOLDER}: {error}")))?;
+    let kind = match package {
+        Language::Python => {
+            wheel(&folder, speed)?;
+            "whl"
+        }
+        Language::Node => {
+            tarball(&folder, speed)?;
+            "tgz"
+        }
+    };
+    newest(&folder, kind).ok_or_else(|| Failure::new(format!("there is no .{kind} in {FOLDER}")))
+}
+
+/// The file of this kind that was written last.
+fn newest(folder: &Path, kind: &str) -> Option<PathBuf> {
+    let files = fs::read_dir(folder).ok()?.flatten();
+    let packages = files.filter(|file| file.path().extension().is_some_and(|it| it == kind));
+    let written = |file: &fs::DirEntry| file.metadata().and_then(|it| it.modified()).ok();
+    packages.max_by_key(written).map(|file| file.path())
+}
+
+impl Speed {
+    fn profile(self) -> &'static str {
+        match self {
+            Self::Shipped => "dist",
+            Self::Quick => "dev",
+        }
+    }
+}
+
+fn wheel(folder: &Path, speed: Speed) -> Result<(), Failure> {
+    let profile = speed.profile();
     let mut maturin = Command::new(maturin()?);
     maturin
         .args(["build", "--locked", "--profile", profile, "--strip"])
@@ -49,8 +87,8 @@ fn wheel(folder: &Path, dev: bool) -> Result<(), Failure> {
 }
 
 /// What npm installs: the JavaScript of `node/`, and the addon beside it.
-fn tarball(folder: &Path, dev: bool) -> Result<(), Failure> {
-    let profile = if dev { "dev" } else { "dist" };
+fn tarball(folder: &Path, speed: Speed) -> Result<(), Failure> {
+    let profile = speed.profile();
     let mut build = cargo(&[
         "build",
         "--locked",
@@ -75,7 +113,10 @@ fn tarball(folder: &Path, dev: bool) -> Result<(), Failure> {
         Ok(())
     };
     copied().map_err(|error: io::Error| Failure::new(format!("cannot copy node/: {error}")))?;
-    let built = if dev { "debug" } else { profile };
+    let built = match speed {
+        Speed::Shipped => profile,
+        Speed::Quick => "debug",
+    };
     let addon = root()
         .join("target")
         .join(built)
@@ -101,7 +142,7 @@ fn maturin() -> Result<PathBuf, Failure> {
     Ok(program)
 }
 
-fn succeed(command: &mut Command) -> Result<(), Failure> {
+pub(crate) fn succeed(command: &mut Command) -> Result<(), Failure> {
     if status(command)?.success() {
         return Ok(());
     }
