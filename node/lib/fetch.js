@@ -2,6 +2,7 @@
 // replayed is decided by the engine; this module only carries bytes.
 'use strict'
 
+const { within } = require('./execution')
 const { classed } = require('./errors')
 const { Stepper, room, whenAbandoned } = require('./steps')
 
@@ -93,7 +94,7 @@ class Serving {
     })
     inner.onlyonce = execution
     const end = whenAbandoned(reply, () => deadline.abort(new Error('the handler is past its deadline')))
-    answer(this.handler, inner, this.more, reply).finally(end)
+    within(execution, () => answer(this.handler, inner, this.more, reply)).finally(end)
   }
 
   response({ status, headers }) {

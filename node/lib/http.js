@@ -4,6 +4,7 @@
 
 const { Readable } = require('node:stream')
 const { classed } = require('./errors')
+const { within } = require('./execution')
 const { Stepper, room, whenAbandoned } = require('./steps')
 
 function nodeMiddleware(site, { principal } = {}) {
@@ -116,7 +117,7 @@ class Serving {
     const capture = new Capture(this.response, reply)
     capture.stop = whenAbandoned(reply, () => capture.abandon())
     try {
-      const going = this.next()
+      const going = within(execution, () => this.next())
       if (typeof going?.catch === 'function') going.catch((error) => capture.raised(error))
     } catch (error) {
       capture.raised(error)

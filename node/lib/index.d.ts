@@ -49,7 +49,27 @@ export interface Execution {
   keepFor(seconds: number): void
   /** Names what was made, for audits and operators. */
   made(resource: string): void
+  /**
+   * The right to store the answer in a transaction of your own, for the SQL function `onlyonce_complete`. It is a
+   * secret: bind it as a value, and do not log it.
+   */
+  readonly lease?: string
+  /**
+   * Runs `work` once in this operation, whatever happens: an attempt after a crash gets its value, which is JSON. What
+   * it throws is thrown here and not stored.
+   */
+  step<T>(name: string, work: (context: WorkContext) => T | Promise<T>, options?: StepOptions): Promise<T>
 }
+
+export interface StepOptions {
+  /** What the step depends on, as JSON: an attempt that comes with another one is refused. */
+  input?: unknown
+  /** A step that may have taken effect when its process died is not run again. */
+  hold?: boolean
+}
+
+/** The execution that the calling function or handler is part of. */
+export function execution(): Execution
 
 export interface OpenOptions {
   /** Keeps records apart from those of other environments on the same store. */
@@ -105,7 +125,9 @@ export interface Once<A extends unknown[], T> {
 
 /** What a function is given: its deadline. */
 export interface WorkContext {
+  /** Aborted at the deadline. */
   signal: AbortSignal
+  execution: Execution
 }
 
 export type Middleware = (

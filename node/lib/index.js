@@ -3,9 +3,11 @@
 
 const errors = require('./errors')
 const { calling, classed } = errors
+const { execution } = require('./execution')
 const { fetchHandler } = require('./fetch')
 const { nodeMiddleware, refuse } = require('./http')
-const { Stepper, native, whenAbandoned } = require('./steps')
+const { ran } = require('./run')
+const { native } = require('./steps')
 
 const DRAIN_SECONDS = 10
 /** JavaScript no longer runs then: only what is being stored can still end. */
@@ -64,7 +66,7 @@ class Engine {
   /** Runs `work` once for `key`; every repetition gets the same value. */
   async run(key, work, options = {}) {
     const job = calling(() => this.#native.job(options.name ?? '', options))
-    return ran(job, key, options.input, work, options.signal)
+    return ran((json, signal, number) => job.run(String(key), json, signal, number), options.input, work, options.signal)
   }
 
   /** Makes a function run once per key. */
@@ -74,7 +76,10 @@ class Engine {
     if (!name) throw new TypeError('once() needs name for a function that has none')
     const job = calling(() => this.#native.job(name, options))
     const input = options.input ?? ((...args) => args)
-    const called = (...args) => ran(job, options.key(...args), input(...args), () => work(...args))
+    const called = (...args) => {
+      const key = String(options.key(...args))
+      return ran((json, signal, number) => job.run(key, json, signal, number), input(...args), () => work(...args))
+    }
     const once = async (...args) => (await called(...args)).value
     once.ran = called
     return once
@@ -127,59 +132,5 @@ function drain() {
   }
 }
 
-async function ran(job, key, input, work, signal) {
-  signal?.throwIfAborted()
-  const json = JSON.stringify(input ?? null)
-  const stepper = new Stepper()
-  const run = calling(() => job.run(String(key), json, stepper.signal, stepper.number))
-  const driven = drive(stepper, run, work)
-  if (!signal) return driven
-  // An abort ends the waiting; the function goes on, and its value is stored.
-  driven.catch(() => {})
-  let abort
-  const aborted = new Promise((_, reject) => {
-    abort = () => reject(signal.reason)
-    signal.addEventListener('abort', abort, { once: true })
-  })
-  return Promise.race([driven, aborted]).finally(() => signal.removeEventListener('abort', abort))
-}
-
-async function drive(stepper, run, work) {
-  let failure
-  try {
-    for (;;) {
-      const step = await stepper.step(() => calling(() => run.poll()))
-      if (step.kind === 'work') {
-        execute(step.work, work).catch((error) => {
-          failure = error
-        })
-      } else if (step.kind === 'done') {
-        return { value: JSON.parse(step.value), replayed: step.replayed }
-      } else {
-        throw failure
-      }
-    }
-  } finally {
-    stepper.close()
-  }
-}
-
-async function execute(reply, work) {
-  const deadline = new AbortController()
-  const end = whenAbandoned(reply, () => deadline.abort(new Error('the function is past its deadline')))
-  try {
-    const value = await work({ signal: deadline.signal })
-    const json = JSON.stringify(value === undefined ? null : value)
-    if (json === undefined) throw new TypeError('the value cannot be written as JSON')
-    calling(() => reply.returned(json))
-  } catch (error) {
-    // Before the native part hears of it: what it says next is answered with this error.
-    queueMicrotask(() => reply.raised(String(error)))
-    throw error
-  } finally {
-    end()
-  }
-}
-
 const { calling: _calling, classed: _classed, ...classes } = errors
-module.exports = { Engine, ...classes }
+module.exports = { Engine, execution, ...classes }

@@ -2,7 +2,6 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
@@ -11,6 +10,7 @@ use napi_derive::napi;
 
 use crate::engine::latin1;
 use crate::errors::told;
+use crate::execution::Execution;
 use crate::signal::Signal;
 
 /// One covered request.
@@ -202,64 +202,5 @@ impl Writer {
         self.0
             .poll_ready(&mut Context::from_waker(&waker))
             .is_ready()
-    }
-}
-
-/// What a handler may know and say about its own execution.
-#[napi]
-pub struct Execution(onlyonce_core::Execution);
-
-#[napi]
-impl Execution {
-    /// 1, or more if an earlier attempt was cut off: then check what it left behind.
-    #[napi(getter)]
-    pub fn attempt(&self) -> u32 {
-        self.0.attempt()
-    }
-
-    /// The id of this operation for the services it calls: the same for every attempt.
-    #[napi(getter)]
-    pub fn operation(&self) -> String {
-        self.0.operation().to_string()
-    }
-
-    /// A key for a call to a service that takes idempotency keys: the same for every attempt, another
-    /// for each name.
-    #[napi]
-    pub fn downstream(&self, name: String) -> String {
-        self.0.downstream(&name).to_string()
-    }
-
-    /// How logs name the key; nothing when running without protection.
-    #[napi(getter)]
-    pub fn label(&self) -> Option<String> {
-        self.0.label().map(|label| label.to_string())
-    }
-
-    /// Whether another process has taken over meanwhile: this answer will not count.
-    #[napi(getter)]
-    pub fn is_lost(&self) -> bool {
-        self.0.is_lost()
-    }
-
-    /// Does not store this answer: the next request with the key runs again.
-    #[napi]
-    pub fn do_not_store(&self) {
-        self.0.do_not_store();
-    }
-
-    /// Keeps this answer for so many seconds.
-    #[napi]
-    pub fn keep_for(&self, seconds: f64) -> Result<()> {
-        let kept = Duration::try_from_secs_f64(seconds);
-        let kept = kept.map_err(|_| told("setting", "keepFor takes a number of seconds"))?;
-        self.0.keep_for(kept);
-        Ok(())
-    }
-
-    /// Names what was made, for audits and operators.
-    #[napi]
-    pub fn made(&self, resource: String) {
-        self.0.made(resource);
     }
 }

@@ -4,5 +4,6 @@
 pub mod engine;
 mod errors;
 pub mod exchange;
+pub mod execution;
 pub mod run;
 pub mod signal;

@@ -1,5 +1,6 @@
 //! One function under a key, as JavaScript sees it.
 
+use std::fmt::Display;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
@@ -8,6 +9,7 @@ use napi_derive::napi;
 use onlyonce_bridge::RunStep;
 
 use crate::errors::{self, told};
+use crate::execution::Execution;
 use crate::signal::Signal;
 
 /// A named kind of function.
@@ -19,12 +21,7 @@ impl Job {
     /// Starts a call.
     #[napi]
     pub fn run(&self, key: String, input: String, signal: &Signal, number: u32) -> Result<Run> {
-        let run = self.0.run(key, input);
-        let run = run.map_err(|error| told("json", format!("the input: {error}")))?;
-        Ok(Run {
-            inner: Mutex::new(run),
-            waker: signal.waker(number),
-        })
+        Run::start(self.0.run(key, input), signal, number)
     }
 }
 
@@ -43,10 +40,26 @@ pub struct RunTold {
     pub kind: &'static str,
     /// Of `work`.
     pub work: Option<Work>,
+    /// Of `work`.
+    pub execution: Option<Execution>,
     /// Of `done`: JSON.
     pub value: Option<String>,
     /// Of `done`.
     pub replayed: Option<bool>,
+}
+
+impl Run {
+    pub(crate) fn start(
+        run: std::result::Result<onlyonce_bridge::Run, impl Display>,
+        signal: &Signal,
+        number: u32,
+    ) -> Result<Self> {
+        let run = run.map_err(|error| told("json", format!("the input: {error}")))?;
+        Ok(Self {
+            inner: Mutex::new(run),
+            waker: signal.waker(number),
+        })
+    }
 }
 
 #[napi]
@@ -64,6 +77,7 @@ impl Run {
         let told = match step {
             RunStep::Work(work) => RunTold {
                 kind: "work",
+                execution: Some(Execution(work.execution().clone())),
                 work: Some(Work(Mutex::new(work))),
                 ..RunTold::default()
             },

@@ -74,6 +74,86 @@ test('64 calls share one run', () =>
     assert.equal(all.filter((it) => !it.replayed).length, 1)
   }))
 
+test('a step that ended does not run again with the next attempt', () =>
+  withEngine(async (engine) => {
+    const ran = []
+    const effect = async (name) => {
+      ran.push(name)
+      if (name === 'charge' && ran.length === 2) throw new RangeError('no card')
+      return `${name} ${ran.length}`
+    }
+    const ride = engine.once({ key: (id) => id, name: 'ride' }, async () => {
+      const hold = await onlyonce.execution().step('reserve', () => effect('reserve'), { input: 700 })
+      return onlyonce.execution().step('charge', () => effect('charge'), { input: hold })
+    })
+
+    await assert.rejects(ride('ride-7'), RangeError)
+
+    assert.equal(await ride('ride-7'), 'charge 3')
+    assert.deepEqual(ran, ['reserve', 'charge', 'charge'])
+  }))
+
+test('a step with another input is refused and a wrong one is told', () =>
+  withEngine(async (engine) => {
+    let cents = 5
+    const charge = async ({ execution }) => {
+      await execution.step('charge', () => 1, { input: { cents: cents++ } })
+      throw new RangeError('cut off')
+    }
+    await assert.rejects(engine.run('k', charge), RangeError)
+    await assert.rejects(engine.run('k', charge), (error) => {
+      return error instanceof onlyonce.Mismatch && /member `cents` has another value/.test(error.message)
+    })
+
+    const twice = async ({ execution }) => {
+      await execution.step('a', () => 1)
+      await execution.step('a', () => 2)
+    }
+    await assert.rejects(engine.run('l', twice), /give each step a name of its own/)
+    assert.throws(() => onlyonce.execution(), /no keyed operation/)
+  }))
+
+test('downstream keys are the same for every attempt', () =>
+  withEngine(async (engine) => {
+    const seen = []
+    const work = async ({ execution }) => {
+      seen.push([execution.operation, execution.downstream('charge'), typeof execution.lease])
+      if (seen.length === 1) throw new RangeError('cut off')
+      return execution.attempt
+    }
+
+    await assert.rejects(engine.run('k', work), RangeError)
+    await engine.run('k', work)
+
+    assert.deepEqual(seen[0], seen[1])
+    assert.equal(new Set(seen[0]).size, 3)
+  }))
+
+test('a killed process leaves its steps to the next', async () => {
+  const store = `sqlite:${join(folder(), 'records.db')}`
+  const ended = run(
+    `const { Engine, execution } = require('onlyonce')
+     Engine.open(process.argv[1]).then((engine) => {
+       engine.run('k', async () => {
+         await execution().step('reserve', () => 'hold-1')
+         await execution().step('charge', () => process.kill(process.pid, 'SIGKILL'))
+       }, { lease: 1 })
+     })`,
+    store,
+  )
+  assert.equal(ended.signal, 'SIGKILL', ended.stderr)
+  const ran = []
+
+  const engine = await Engine.open(store)
+  const { value } = await engine.run('k', async ({ execution }) => {
+    const hold = await execution.step('reserve', () => ran.push('reserve'))
+    return execution.step('charge', () => ran.push('charge') && `charged ${hold}`)
+  }, { lease: 1 })
+  await engine.close()
+
+  assert.deepEqual([value, ran], ['charged hold-1', ['charge']])
+})
+
 test('a caller that aborts does not stop the function', () =>
   withEngine(async (engine) => {
     const slow = async () => {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import atexit
 import functools
 import inspect
@@ -10,23 +9,16 @@ import json
 import logging
 import os
 import threading
-from typing import Any, Awaitable, Callable, Generic, NamedTuple, Optional, TypeVar, Union
+from typing import Any, Awaitable, Callable, Generic, Optional, TypeVar, Union
 
 from . import _native
-from ._loop import Stepper, number
+from ._execution import Ran, arun, run, written
 
 T = TypeVar("T")
 Key = Union[str, Callable[..., str]]
 
 log = logging.getLogger("onlyonce")
 _DRAIN_SECONDS = 10.0
-
-
-class Ran(NamedTuple):
-    """A function's value, and whether an earlier call with this key made it."""
-
-    value: Any
-    replayed: bool
 
 
 class Engine:
@@ -178,82 +170,11 @@ class _Call:
         self._load = load
 
     def run(self, key: str, given: Any, work: Callable[[], Any]) -> Ran:
-        run = self._job.run(key, _written(given))
-        raised: Optional[BaseException] = None
-        while True:
-            step = run.wait()
-            if step[0] == "work":
-                run.detach()
-                raised = self._work(step[1], work)
-                if raised is not None and not isinstance(raised, Exception):
-                    raise raised
-            elif step[0] == "done":
-                return Ran(self._load(step[1]), step[2])
-            else:
-                assert raised is not None
-                raise raised
-
-    def _work(self, reply: _native.Work, work: Callable[[], Any]) -> Optional[BaseException]:
-        try:
-            reply.returned(self._dump(work()))
-        except BaseException as error:
-            reply.raised(_shown(error))
-            return error
-        return None
+        return run(self._job.run(key, written(given)), work, self._dump, self._load)
 
     async def arun(self, key: str, given: Any, work: Callable[[], Awaitable[Any]]) -> Ran:
-        stepper = Stepper()
-        run = self._job.run(key, _written(given), (stepper.watch.signal, stepper.number))
-        driving = stepper.watch.spawn(self._drive(stepper, run, work))
-        # A caller that is cancelled stops waiting; the function goes on, and its value is stored.
-        return await asyncio.shield(driving)
-
-    async def _drive(self, stepper: Stepper, run: _native.Run, work: Callable[[], Awaitable[Any]]) -> Ran:
-        working: Optional[asyncio.Task[Optional[BaseException]]] = None
-        try:
-            while True:
-                step = await stepper.step(run.poll)
-                if step[0] == "work":
-                    working = stepper.watch.spawn(self._awork(step[1], work))
-                    _stop_when_abandoned(stepper, step[1], working)
-                elif step[0] == "done":
-                    return Ran(self._load(step[1]), step[2])
-                else:
-                    assert working is not None
-                    raised = await working
-                    assert raised is not None
-                    raise raised
-        finally:
-            stepper.close()
-
-    async def _awork(self, reply: _native.Work, work: Callable[[], Awaitable[Any]]) -> Optional[BaseException]:
-        try:
-            reply.returned(self._dump(await work()))
-        except BaseException as error:
-            reply.raised(_shown(error))
-            if isinstance(error, asyncio.CancelledError):
-                raise
-            return error
-        return None
-
-
-def _stop_when_abandoned(stepper: Stepper, reply: Union[_native.Work, _native.Reply], task: asyncio.Task[Any]) -> None:
-    """Cancels a handler that is past its deadline."""
-    watch, mine = stepper.watch, number()
-    watch.call(mine, task.cancel)
-    task.add_done_callback(lambda _: watch.forget(mine))
-    reply.when_abandoned(watch.signal, mine)
-
-
-def _written(given: Any) -> str:
-    try:
-        return json.dumps(given)
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"the input is not JSON ({error}): pass input=… and say what identifies the call") from error
-
-
-def _shown(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"
+        input = written(given)
+        return await arun(lambda wake: self._job.run(key, input, wake), work, self._dump, self._load)
 
 
 class _Lifetime:
@@ -307,6 +228,7 @@ def _write_log(queue: _native.LogQueue) -> None:
 
 
 _lifetime = _Lifetime()
+start_log = _lifetime.start_log
 atexit.register(_lifetime.end)
 
 

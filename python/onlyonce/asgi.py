@@ -9,7 +9,8 @@ import asyncio
 from typing import Any, Awaitable, Callable, MutableMapping, Optional, Union
 
 from . import _native
-from ._engine import Engine, _stop_when_abandoned
+from ._engine import Engine
+from ._execution import Execution, running, stop_when_abandoned
 from ._loop import Stepper
 from ._site import Site
 
@@ -127,10 +128,10 @@ class _Request:
         """Starts the handler in a task of its own: it goes on if this request's client goes away."""
         scope = dict(self._scope)
         scope["headers"] = headers
-        scope["onlyonce"] = execution
-        self._handler = _Handler(self._app, scope, body, reply)
+        scope["onlyonce"] = Execution(execution) if execution is not None else None
+        self._handler = _Handler(self._app, scope, body, reply, execution)
         task = self._stepper.watch.spawn(self._handler.run())
-        _stop_when_abandoned(self._stepper, reply, task)
+        stop_when_abandoned(self._stepper, reply, task)
 
     def _raise(self) -> None:
         """Shows what the handler raised to the server, which logs it, once it was answered."""
@@ -141,9 +142,17 @@ class _Request:
 class _Handler:
     """The application, for a request that the engine wants to be run."""
 
-    def __init__(self, app: App, scope: Scope, body: bytes, reply: _native.Reply) -> None:
+    def __init__(
+        self,
+        app: App,
+        scope: Scope,
+        body: bytes,
+        reply: _native.Reply,
+        execution: Optional[_native.Execution],
+    ) -> None:
         self._app = app
         self._scope = scope
+        self._execution = execution
         self._body: Optional[bytes] = body
         # Dropped with this object: a handler without an answer was cancelled.
         self._reply: Optional[_native.Reply] = reply
@@ -153,7 +162,8 @@ class _Handler:
 
     async def run(self) -> None:
         try:
-            await self._app(self._scope, self.receive, self.send)
+            with running(self._execution):
+                await self._app(self._scope, self.receive, self.send)
             if self._writer is None:
                 raise RuntimeError("the application returned without a response")
             if not self._over.is_set():

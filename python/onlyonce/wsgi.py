@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 from . import _native
 from ._engine import Engine
+from ._execution import Execution, running
 from ._site import Site
 
 Environ = dict[str, Any]
@@ -109,7 +110,7 @@ class _Request:
         reply: _native.Reply,
     ) -> None:
         environ = _handed(self._environ, body, headers, execution)
-        self._handler = _Handler(self._app, environ, reply)
+        self._handler = _Handler(self._app, environ, reply, execution)
 
     def _next(self) -> tuple[Any, ...]:
         """The next step. While the engine waits for the handler, the handler's thread is this one."""
@@ -145,16 +146,24 @@ class _Request:
 class _Handler:
     """The application, for a request that the engine wants to be run."""
 
-    def __init__(self, app: App, environ: Environ, reply: _native.Reply) -> None:
+    def __init__(
+        self,
+        app: App,
+        environ: Environ,
+        reply: _native.Reply,
+        execution: Optional[_native.Execution],
+    ) -> None:
         self._reply: Optional[_native.Reply] = reply
+        self._execution = execution
         self.writer: Optional[_native.Writer] = None
         self.is_over = False
         self._head: Optional[tuple[int, list[tuple[bytes, bytes]]]] = None
         self._chunks: Iterable[bytes] = ()
         self._iterator: Iterator[bytes] = iter(())
         try:
-            self._chunks = app(environ, self._start_response)
-            self._iterator = iter(self._chunks)
+            with running(execution):
+                self._chunks = app(environ, self._start_response)
+                self._iterator = iter(self._chunks)
         except Exception:
             self._raised()
         except BaseException:
@@ -182,7 +191,8 @@ class _Handler:
     def advance(self) -> None:
         """Takes one more piece of the body."""
         try:
-            chunk = next(self._iterator, None)
+            with running(self._execution):
+                chunk = next(self._iterator, None)
             if chunk is not None:
                 self._write(chunk)
                 return
@@ -258,7 +268,7 @@ def _handed(
     handed.pop("HTTP_TRANSFER_ENCODING", None)
     handed["wsgi.input"] = io.BytesIO(body)
     handed["CONTENT_LENGTH"] = str(len(body))
-    handed["onlyonce.execution"] = execution
+    handed["onlyonce.execution"] = Execution(execution) if execution is not None else None
     return handed
 
 

@@ -2,10 +2,13 @@
 
 use std::error::Error;
 
-use onlyonce_bridge::{CloseError, OpenFailure, RunFailure};
+use onlyonce_bridge::{
+    ClientFailure, CloseError, OpenFailure, OutboxFailure, RunFailure, WantedError,
+};
+use onlyonce_client::{Failure, QueueError};
 use onlyonce_core::{Reason, Refusal};
 use pyo3::create_exception;
-use pyo3::exceptions::{PyException, PyTypeError};
+use pyo3::exceptions::{PyException, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
 create_exception!(
@@ -24,7 +27,7 @@ create_exception!(
     onlyonce,
     Forked,
     OnlyonceError,
-    "The engine was opened before a fork: open one in each process."
+    "It was opened before a fork: open one in each process."
 );
 create_exception!(
     onlyonce,
@@ -69,6 +72,19 @@ create_exception!(
     "It cannot be run or stored now: retry later with the same key."
 );
 
+create_exception!(
+    onlyonce,
+    SendFailed,
+    OnlyonceError,
+    "A request is not done. `cause`, `detail`, `attempts`, `retryable`, `retry_after` and `answer` say more."
+);
+create_exception!(
+    onlyonce,
+    QueueFailed,
+    OnlyonceError,
+    "The queue could not do what it was asked."
+);
+
 /// An error with everything behind it, on one line.
 fn whole(error: &dyn Error) -> String {
     let mut text = error.to_string();
@@ -94,7 +110,7 @@ pub(crate) fn setting(error: &dyn Error) -> PyErr {
 pub(crate) fn unusable(error: CloseError) -> PyErr {
     match error {
         CloseError::Forked { .. } => Forked::new_err(error.to_string()),
-        CloseError::Closed => OnlyonceError::new_err(error.to_string()),
+        CloseError::Closed { .. } => OnlyonceError::new_err(error.to_string()),
     }
 }
 
@@ -104,6 +120,7 @@ pub(crate) fn running(py: Python<'_>, failure: &RunFailure) -> PyResult<Option<P
         RunFailure::Failed(_) => return Ok(None),
         RunFailure::Key(error) => KeyInvalid::new_err(whole(error)),
         RunFailure::FailedElsewhere(_) => FailedElsewhere::new_err(failure.to_string()),
+        RunFailure::Step(_) => PyValueError::new_err(failure.to_string()),
         RunFailure::Json(_) => PyTypeError::new_err(whole(failure)),
         RunFailure::Refused(refusal) => refused(py, refusal)?,
     }))
@@ -139,5 +156,54 @@ fn refused(py: Python<'_>, refusal: &Refusal) -> PyResult<PyErr> {
     let retry_after = refusal.retry_after.map(|after| after.as_secs_f64());
     value.setattr("retry_after", retry_after)?;
     value.setattr("retryable", refusal.retryable)?;
+    Ok(error)
+}
+
+pub(crate) fn wanted(error: &WantedError) -> PyErr {
+    match error {
+        WantedError::Key(_) => KeyInvalid::new_err(error.to_string()),
+        WantedError::Method(_)
+        | WantedError::HeaderName(_)
+        | WantedError::HeaderValue(_)
+        | WantedError::Credential { .. }
+        | WantedError::Operation(_) => PyValueError::new_err(whole(error)),
+    }
+}
+
+pub(crate) fn client(failure: &ClientFailure) -> PyErr {
+    OpenError::new_err(whole(failure))
+}
+
+pub(crate) fn outbox(failure: OutboxFailure) -> PyErr {
+    match failure {
+        OutboxFailure::Client(error) => unusable(error),
+        OutboxFailure::Queue(error) => queue(&error),
+    }
+}
+
+pub(crate) fn queue(error: &QueueError) -> PyErr {
+    QueueFailed::new_err(whole(error))
+}
+
+/// The task went away with its runtime.
+pub(crate) fn stopped() -> PyErr {
+    OnlyonceError::new_err("it was closed while this call waited")
+}
+
+/// A request that is not done; `answer` is the service's, if there was one.
+pub(crate) fn sending(
+    py: Python<'_>,
+    failure: &Failure,
+    answer: Option<Bound<'_, PyAny>>,
+) -> PyResult<PyErr> {
+    let error = SendFailed::new_err(whole(failure));
+    let value = error.value(py);
+    value.setattr("cause", failure.cause.name())?;
+    value.setattr("detail", &failure.detail)?;
+    value.setattr("attempts", failure.attempts)?;
+    value.setattr("retryable", failure.cause.is_retryable())?;
+    let retry_after = failure.retry_after.map(|after| after.as_secs_f64());
+    value.setattr("retry_after", retry_after)?;
+    value.setattr("answer", answer)?;
     Ok(error)
 }

@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 
-use crate::engine::seconds;
+use crate::execution::Execution;
 use crate::signal::Signal;
 
 /// How long a thread waits before it looks for signals, such as the one of Ctrl-C.
@@ -190,58 +190,5 @@ impl Writer {
     fn has_room(&self) -> bool {
         let mut context = Context::from_waker(Waker::noop());
         self.0.poll_ready(&mut context).is_ready()
-    }
-}
-
-/// What a handler may know and say about its own execution.
-#[pyclass(frozen)]
-pub(crate) struct Execution(onlyonce_core::Execution);
-
-#[pymethods]
-impl Execution {
-    /// 1, or more if an earlier attempt was cut off: then check what it left behind.
-    #[getter]
-    fn attempt(&self) -> u32 {
-        self.0.attempt()
-    }
-
-    /// The id of this operation for the services it calls: the same for every attempt.
-    #[getter]
-    fn operation(&self) -> String {
-        self.0.operation().to_string()
-    }
-
-    /// A key for a call to a service that takes idempotency keys: the same for every attempt, another
-    /// for each name.
-    fn downstream(&self, name: &str) -> String {
-        self.0.downstream(name).to_string()
-    }
-
-    /// How logs name the key; `None` when running without protection.
-    #[getter]
-    fn label(&self) -> Option<String> {
-        self.0.label().map(|label| label.to_string())
-    }
-
-    /// Whether another process has taken over meanwhile: this answer will not count.
-    #[getter]
-    fn is_lost(&self) -> bool {
-        self.0.is_lost()
-    }
-
-    /// Does not store this answer: the next request with the key runs again.
-    fn do_not_store(&self) {
-        self.0.do_not_store();
-    }
-
-    /// Keeps this answer for so many seconds.
-    fn keep_for(&self, seconds_kept: f64) -> PyResult<()> {
-        self.0.keep_for(seconds("keep_for", seconds_kept)?);
-        Ok(())
-    }
-
-    /// Names what was made, for audits and operators.
-    fn made(&self, resource: String) {
-        self.0.made(resource);
     }
 }

@@ -3,10 +3,14 @@
 
 use pyo3::prelude::*;
 
+mod client;
 mod engine;
 mod errors;
 mod exchange;
+mod execution;
 mod log;
+mod pending;
+mod queue;
 mod run;
 mod signal;
 
@@ -14,16 +18,24 @@ mod signal;
 #[pyo3(name = "_native")]
 mod native {
     #[pymodule_export]
+    use crate::client::{Client, new_key};
+    #[pymodule_export]
     use crate::engine::{Engine, Site};
     #[pymodule_export]
     use crate::errors::{
         FailedElsewhere, Forked, InProgress, KeyInvalid, Mismatch, OnlyonceError, OpenError,
-        OutcomeUnknown, Refused, Unavailable,
+        OutcomeUnknown, QueueFailed, Refused, SendFailed, Unavailable,
     };
     #[pymodule_export]
-    use crate::exchange::{Exchange, Execution, Reply, Writer};
+    use crate::exchange::{Exchange, Reply, Writer};
+    #[pymodule_export]
+    use crate::execution::Execution;
     #[pymodule_export]
     use crate::log::{LogQueue, log_to};
+    #[pymodule_export]
+    use crate::pending::Pending;
+    #[pymodule_export]
+    use crate::queue::Queue;
     #[pymodule_export]
     use crate::run::{Job, Run, Work};
     #[pymodule_export]

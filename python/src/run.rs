@@ -1,5 +1,6 @@
 //! One function under a key, as Python sees it.
 
+use std::fmt::Display;
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::task::{Context, Poll, Waker};
 
@@ -10,6 +11,7 @@ use pyo3::types::PyTuple;
 
 use crate::errors;
 use crate::exchange::SLICE;
+use crate::execution::Execution;
 use crate::signal::Signal;
 
 /// A named kind of function.
@@ -26,18 +28,12 @@ impl Job {
         input: String,
         wake: Option<(PyRef<'_, Signal>, u64)>,
     ) -> PyResult<Run> {
-        let waker = wake.map(|(signal, number)| signal.waker(number));
-        let run = self.0.run(key, input);
-        let run = run.map_err(|error| PyTypeError::new_err(format!("the input: {error}")))?;
-        Ok(Run {
-            inner: Mutex::new(run),
-            waker: waker.unwrap_or_else(|| Waker::noop().clone()),
-        })
+        Run::start(self.0.run(key, input), wake)
     }
 }
 
-/// One call. `poll` and `wait` give steps: `("work", work)`, `("done", json, replayed)`, `("failed",)` if the
-/// call's own function raised; any other failure is raised.
+/// One call. `poll` and `wait` give steps: `("work", work, execution)`, `("done", json, replayed)`,
+/// `("failed",)` if the call's own function raised; any other failure is raised.
 #[pyclass(frozen)]
 pub(crate) struct Run {
     inner: Mutex<onlyonce_bridge::Run>,
@@ -45,6 +41,18 @@ pub(crate) struct Run {
 }
 
 impl Run {
+    pub(crate) fn start(
+        run: Result<onlyonce_bridge::Run, impl Display>,
+        wake: Option<(PyRef<'_, Signal>, u64)>,
+    ) -> PyResult<Self> {
+        let run = run.map_err(|error| PyTypeError::new_err(format!("the input: {error}")))?;
+        let waker = wake.map(|(signal, number)| signal.waker(number));
+        Ok(Self {
+            inner: Mutex::new(run),
+            waker: waker.unwrap_or_else(|| Waker::noop().clone()),
+        })
+    }
+
     fn lock(&self) -> PyResult<MutexGuard<'_, onlyonce_bridge::Run>> {
         match self.inner.try_lock() {
             Ok(inner) => Ok(inner),
@@ -86,7 +94,10 @@ impl Run {
 
 fn tuple(py: Python<'_>, step: RunStep) -> PyResult<Bound<'_, PyTuple>> {
     match step {
-        RunStep::Work(work) => ("work", Work(Mutex::new(work))).into_pyobject(py),
+        RunStep::Work(work) => {
+            let execution = Execution(work.execution().clone());
+            ("work", Work(Mutex::new(work)), execution).into_pyobject(py)
+        }
         RunStep::Done(Ok(ran)) => ("done", ran.value.get(), ran.replayed).into_pyobject(py),
         RunStep::Done(Err(failure)) => match errors::running(py, &failure)? {
             Some(error) => Err(error),

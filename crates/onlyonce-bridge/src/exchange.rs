@@ -18,6 +18,7 @@ use tokio::sync::oneshot;
 use tower_service::Service;
 
 use crate::deadline::{Deadline, Waiting};
+use crate::execution::HostExecution;
 use crate::pipe::{Pipe, PipeBody, Writer};
 
 /// The handler gave no answer.
@@ -56,7 +57,7 @@ pub struct Handover {
     /// All of the body.
     pub body: Bytes,
     /// What the handler may know and say; nothing if there was no key after all.
-    pub execution: Option<Execution>,
+    pub execution: Option<HostExecution>,
     /// Takes the handler's answer.
     pub reply: Reply,
 }
@@ -169,7 +170,10 @@ async fn hand_over(request: Request<RequestBody<PipeBody>>) -> Result<Response<P
     let body = body.collect().await.map_err(|_broken| Lost::NotRun)?;
     let (sender, receiver) = oneshot::channel();
     let (waiting, deadline) = Waiting::start();
-    let execution = parts.extensions.remove();
+    let execution = parts
+        .extensions
+        .remove::<Execution>()
+        .map(HostExecution::new);
     desk.put(Handover {
         parts,
         body: body.to_bytes(),

@@ -1,20 +1,16 @@
 //! An engine with the threads it needs, for a process that has no runtime of its own.
 
-use std::process;
 use std::time::Duration;
 
 use onlyonce_core::Engine;
 use onlyonce_observe::{Observed, OpenError, Setup};
 use onlyonce_stores::backend;
 use thiserror::Error;
-use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::runtime::Handle;
 
 use crate::run::{Job, JobSettings};
 use crate::site::{Site, SiteError, SiteSettings};
-
-/// Threads for timers, sockets, and what goes on after its caller went away. Handlers run on the
-/// host's own threads.
-const THREADS: usize = 2;
+use crate::threads::{CloseError, Threads};
 
 /// How an engine is opened.
 #[derive(Clone, Debug, Default)]
@@ -39,38 +35,17 @@ pub enum OpenFailure {
     Engine(#[from] OpenError),
 }
 
-/// An engine cannot be used here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum CloseError {
-    /// Threads do not survive a fork.
-    #[error(
-        "this engine was opened in process {opened_in} and cannot be used after a fork: open one in each process"
-    )]
-    Forked {
-        /// The process that opened it.
-        opened_in: u32,
-    },
-    /// It is closed.
-    #[error("this engine is closed")]
-    Closed,
-}
-
 /// An engine, its runtime and its metrics.
 pub struct Host {
-    runtime: Option<Runtime>,
+    threads: Threads,
     observed: Observed,
-    process: u32,
 }
 
 impl Host {
     /// Opens the store at `url` and an engine on it. Blocks.
     pub fn open(url: &str, settings: &Settings) -> Result<Self, OpenFailure> {
-        let runtime = Builder::new_multi_thread()
-            .worker_threads(THREADS)
-            .thread_name("onlyonce")
-            .enable_all()
-            .build()
-            .map_err(OpenFailure::Threads)?;
+        let threads = Threads::start("engine").map_err(OpenFailure::Threads)?;
+        let runtime = threads.handle().expect("they were just started");
         let observed = runtime.block_on(async {
             let store = onlyonce_stores::open(url).await?;
             let configure = |mut engine: onlyonce_core::engine::Builder| {
@@ -85,11 +60,7 @@ impl Host {
             let observed = Setup::new(backend(url), store).open(configure).await?;
             Ok::<_, OpenFailure>(observed)
         })?;
-        Ok(Self {
-            runtime: Some(runtime),
-            observed,
-            process: process::id(),
-        })
+        Ok(Self { threads, observed })
     }
 
     /// Whether it can be used in this process.
@@ -98,14 +69,7 @@ impl Host {
     }
 
     fn handle(&self) -> Result<&Handle, CloseError> {
-        if process::id() != self.process {
-            let opened_in = self.process;
-            return Err(CloseError::Forked { opened_in });
-        }
-        self.runtime
-            .as_ref()
-            .map(Runtime::handle)
-            .ok_or(CloseError::Closed)
+        self.threads.handle()
     }
 
     fn engine(&self) -> Engine {
@@ -142,29 +106,11 @@ impl Host {
     pub fn close(&mut self, grace: Duration) -> Result<usize, CloseError> {
         let handle = match self.handle() {
             Ok(handle) => handle.clone(),
-            Err(CloseError::Closed) => return Ok(0),
+            Err(CloseError::Closed { .. }) => return Ok(0),
             Err(forked @ CloseError::Forked { .. }) => return Err(forked),
         };
         let left = handle.block_on(self.observed.engine.shutdown(grace));
-        self.stop();
+        self.threads.stop();
         Ok(left)
-    }
-
-    fn stop(&mut self) {
-        let Some(runtime) = self.runtime.take() else {
-            return;
-        };
-        if process::id() == self.process {
-            runtime.shutdown_background();
-        } else {
-            // Its threads are the parent's: to stop them is to wait for what never comes.
-            std::mem::forget(runtime);
-        }
-    }
-}
-
-impl Drop for Host {
-    fn drop(&mut self) {
-        self.stop();
     }
 }

@@ -6,17 +6,28 @@
 //! [`Step`] says (read more of the request, call the handler, send this) and polls again when its
 //! waker was woken. What decides is the tower layer and the engine, the same as in a Rust service.
 
+mod client;
 mod deadline;
 mod exchange;
+mod execution;
 mod host;
 mod log;
+mod pending;
 mod pipe;
 mod run;
 mod site;
+mod threads;
 
+pub use self::client::{
+    Client, ClientFailure, ClientSettings, Credentials, Outbox, OutboxFailure, Wanted, WantedError,
+    headers, key,
+};
 pub use self::exchange::{Exchange, Handover, Lost, Reply, Step};
-pub use self::host::{CloseError, Host, OpenFailure, Settings};
+pub use self::execution::HostExecution;
+pub use self::host::{Host, OpenFailure, Settings};
 pub use self::log::{LogLine, LogQueue, Severity, log_to};
+pub use self::pending::Pending;
 pub use self::pipe::{Pipe, PipeBody, Writer};
 pub use self::run::{Job, JobSettings, Run, RunFailure, RunStep, Work};
 pub use self::site::{Site, SiteError, SiteSettings};
+pub use self::threads::CloseError;

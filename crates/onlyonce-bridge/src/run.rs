@@ -6,14 +6,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use onlyonce_core::engine::job::{self, Ran, RunError};
-use onlyonce_core::{Engine, KeyError, OnLapse, Policy, Refusal};
+use onlyonce_core::engine::job::{self, RunError};
+use onlyonce_core::{Engine, Execution, KeyError, OnLapse, Policy, Refusal};
 use serde_json::value::RawValue;
 use thiserror::Error;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
+pub(crate) use onlyonce_core::engine::job::Ran;
+
 use crate::deadline::{Deadline, Waiting};
+use crate::execution::HostExecution;
 
 /// How functions are run.
 #[derive(Clone, Debug, Default)]
@@ -50,6 +53,9 @@ pub enum RunFailure {
     /// It failed in another call, to which this one was attached.
     #[error("the function failed in a concurrent call: {0}")]
     FailedElsewhere(String),
+    /// A step was asked for that cannot be one.
+    #[error("{0}")]
+    Step(String),
     /// What is stored cannot be read, or input or value are no JSON.
     #[error("{0}")]
     Json(String),
@@ -77,15 +83,21 @@ pub enum RunStep {
     Done(Result<Ran<Box<RawValue>>, RunFailure>),
 }
 
-type Value = Result<Box<RawValue>, String>;
+pub(crate) type Value = Result<Box<RawValue>, String>;
 
 /// Takes what a function returned. Dropped before that, the function was cancelled.
 pub struct Work {
+    execution: HostExecution,
     sender: Option<oneshot::Sender<Value>>,
     deadline: Deadline,
 }
 
 impl Work {
+    /// What the function may know and say.
+    pub fn execution(&self) -> &HostExecution {
+        &self.execution
+    }
+
     /// The function returned this JSON.
     pub fn returned(&mut self, json: String) -> Result<(), serde_json::Error> {
         let value = RawValue::from_string(json)?;
@@ -137,33 +149,30 @@ impl Job {
         let desk = Desk::default();
         let (job, work) = (self.job.clone(), desk.clone());
         let running = async move {
-            let work = async move || {
-                let (sender, receiver) = oneshot::channel();
-                let (waiting, deadline) = Waiting::start();
-                work.put(Work {
-                    sender: Some(sender),
-                    deadline,
-                });
-                let value = receiver.await;
-                waiting.end();
-                match value {
-                    Ok(value) => value,
-                    Err(_closed) => Err("it was cancelled".to_owned()),
-                }
-            };
-            Ok(job.run(&key, &input, work).await?)
+            let work = move |execution| by_host(work, execution);
+            Ok(job.run_with(&key, &input, work).await?)
         };
-        Ok(Run {
-            running: Some(Box::pin(running)),
-            desk,
-            runtime: self.runtime.clone(),
-        })
+        Ok(Run::new(running, desk, self.runtime.clone()))
     }
+}
+
+/// Leaves the work on the desk, and waits for what the host makes of it.
+pub(crate) async fn by_host(desk: Desk, execution: Execution) -> Value {
+    let (sender, receiver) = oneshot::channel();
+    let (waiting, deadline) = Waiting::start();
+    desk.put(Work {
+        execution: HostExecution::new(execution),
+        sender: Some(sender),
+        deadline,
+    });
+    let value = receiver.await;
+    waiting.end();
+    value.unwrap_or_else(|_closed| Err("it was cancelled".to_owned()))
 }
 
 /// Where the engine leaves the work for the host to take.
 #[derive(Clone, Default)]
-struct Desk(Arc<Mutex<Option<Work>>>);
+pub(crate) struct Desk(Arc<Mutex<Option<Work>>>);
 
 impl Desk {
     fn lock(&self) -> MutexGuard<'_, Option<Work>> {
@@ -190,6 +199,18 @@ pub struct Run {
 }
 
 impl Run {
+    pub(crate) fn new(
+        running: impl Future<Output = Result<Ran<Box<RawValue>>, RunFailure>> + Send + 'static,
+        desk: Desk,
+        runtime: Handle,
+    ) -> Self {
+        Self {
+            running: Some(Box::pin(running)),
+            desk,
+            runtime,
+        }
+    }
+
     /// The next step, once there is one; nothing follows [`RunStep::Done`].
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<RunStep> {
         let _entered = self.runtime.enter();

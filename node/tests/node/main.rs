@@ -15,17 +15,24 @@ mod python;
 mod together;
 
 use std::process::Command;
+use std::time::Duration;
 
 use onlyonce_core::Profile;
+use onlyonce_demo::{Demo, Options};
+use tokio::net::TcpListener;
 
 use judge::{Service, assert_conforms};
 use package::{here, installed, run, shop};
 
 /// Runs a file of tests written in JavaScript.
 fn node_test(file: &str) {
+    run(&mut node_tests(file));
+}
+
+fn node_tests(file: &str) -> Command {
     let mut node = Command::new("node");
     node.arg("--test").arg(file).current_dir(installed());
-    run(&mut node);
+    node
 }
 
 #[test]
@@ -46,6 +53,23 @@ fn the_client_keeps_one_key_for_one_intention() {
 #[test]
 fn the_client_keeps_its_promises_in_a_real_browser() {
     node_test("browser.test.mjs");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_client_makes_one_record_of_the_demos_form_in_a_real_browser() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = format!("sqlite:{}", folder.path().join("demo.db").display());
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let options = Options::new(database);
+    let demo = Demo::start(&options, listener).await.unwrap();
+
+    let tests = tokio::task::spawn_blocking(move || {
+        run(node_tests("demo.test.mjs").env("DEMO", format!("http://{address}")));
+    });
+
+    tests.await.unwrap();
+    demo.stop(Duration::from_secs(1)).await;
 }
 
 #[tokio::test]

@@ -11,8 +11,11 @@ mod judge;
 mod package;
 mod profiles;
 
+use std::fs;
 use std::path::Path;
 use std::process::Command;
+
+use rcgen::{CertifiedKey, generate_simple_self_signed};
 
 use package::{here, python, run};
 
@@ -23,18 +26,43 @@ fn pytest(file: &str) {
 
 /// Runs it with the Python of another environment.
 fn pytest_with(python: &Path, file: &str) {
+    run(&mut pytest_of(python, file));
+}
+
+fn pytest_of(python: &Path, file: &str) -> Command {
     let mut command = Command::new(python);
     command
         .args(["-m", "pytest", "-q", "-p", "no:cacheprovider"])
         .arg(file)
         // Not beside the sources: what is installed is what is tested.
         .current_dir(here().join("tests"));
-    run(&mut command);
+    command
 }
 
 #[test]
 fn functions_run_once_per_key() {
     pytest("test_functions.py");
+}
+
+#[test]
+fn steps_run_once_in_their_operation_and_values_are_stored_with_their_effects() {
+    pytest("test_steps.py");
+}
+
+#[test]
+fn the_client_and_its_queue_send_each_request_once() {
+    pytest("test_client.py");
+}
+
+#[test]
+fn the_client_trusts_whom_the_machine_trusts() {
+    let folder = tempfile::tempdir().unwrap();
+    let CertifiedKey { cert, signing_key } =
+        generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    fs::write(folder.path().join("cert.pem"), cert.pem()).unwrap();
+    fs::write(folder.path().join("key.pem"), signing_key.serialize_pem()).unwrap();
+
+    run(pytest_of(python(), "test_tls.py").env("TLS", folder.path()));
 }
 
 #[test]
@@ -53,8 +81,13 @@ fn wsgi_applications_answer_each_key_once() {
 }
 
 #[test]
+fn django_answers_each_key_once() {
+    pytest("test_django.py");
+}
+
+#[test]
 fn the_first_lines_of_the_readme_work() {
-    let readme = std::fs::read_to_string(here().join("README.md")).unwrap();
+    let readme = fs::read_to_string(here().join("README.md")).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let blocks = readme.split("```python\n").skip(1);
     let blocks: Vec<_> = blocks
