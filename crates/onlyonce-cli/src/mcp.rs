@@ -140,7 +140,7 @@ pub struct Args {
     /// A name that clients may ask for, besides localhost; may be repeated
     #[arg(long, value_name = "NAME", requires = "listen")]
     host: Vec<String>,
-    /// The origin of a web page that is let in, like https://app.example.org; may be repeated
+    /// The origin of a web page that is let in, like `https://app.example.org`; may be repeated
     #[arg(long, value_name = "ORIGIN", requires = "listen")]
     origin: Vec<String>,
     /// Servers that may run at a time

@@ -57,17 +57,17 @@ async fn take(
 }
 
 async fn list(State(Inbox { db, .. }): State<Inbox>) -> Result<Reply, Fault> {
-    const COUNT: &str = "SELECT COUNT(*) FROM inbox";
-    const NEWEST: &str = "SELECT body, at FROM inbox ORDER BY at DESC LIMIT 20";
-    let count: Vec<(i64,)> = db.all(COUNT, &[]).await?;
-    let newest: Vec<(String, i64)> = db.all(NEWEST, &[]).await?;
+    // In one statement: the count and the list are of one moment.
+    const NEWEST: &str =
+        "SELECT body, at, COUNT(*) OVER () FROM inbox ORDER BY at DESC LIMIT 20";
+    let newest: Vec<(String, i64, i64)> = db.all(NEWEST, &[]).await?;
+    let count = newest.first().map_or(0, |(_, _, count)| *count);
     let newest: Vec<_> = newest
         .into_iter()
-        .map(|(body, at)| {
+        .map(|(body, at, _)| {
             let told: Value = serde_json::from_str(&body).unwrap_or_default();
             json!({"at": shown(at), "told": told})
         })
         .collect();
-    let count = count.first().map_or(0, |(count,)| *count);
     Ok(Reply::ok(json!({"count": count, "deliveries": newest})))
 }
