@@ -58,8 +58,7 @@ async fn take(
 
 async fn list(State(Inbox { db, .. }): State<Inbox>) -> Result<Reply, Fault> {
     // In one statement: the count and the list are of one moment.
-    const NEWEST: &str =
-        "SELECT body, at, COUNT(*) OVER () FROM inbox ORDER BY at DESC LIMIT 20";
+    const NEWEST: &str = "SELECT body, at, COUNT(*) OVER () FROM inbox ORDER BY at DESC LIMIT 20";
     let newest: Vec<(String, i64, i64)> = db.all(NEWEST, &[]).await?;
     let count = newest.first().map_or(0, |(_, _, count)| *count);
     let newest: Vec<_> = newest
