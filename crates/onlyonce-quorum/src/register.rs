@@ -85,7 +85,10 @@ impl SlotRegister {
         let (mut register, now) = Self::read(found)?;
         let graves = register.graves.clone();
         let (answer, change) = step(&mut register, now);
-        let is_changed = change != Change::Nothing || register.graves != graves;
+        // What is not decided is written back, and counted anew from then on: as a value of now it keeps
+        // the time that has passed.
+        let is_changed =
+            change != Change::Nothing || register.graves != graves || !found.is_decided;
         if is_changed {
             register.settle(now);
         }

@@ -72,3 +72,33 @@ fn a_release_that_came_too_late_finds_who_took_over() {
         assert_eq!(record.token, second.token);
     }
 }
+
+/// Servers count from when they accept: what is written back to them must not begin anew.
+#[test]
+fn a_value_that_is_written_back_keeps_the_time_that_has_passed() {
+    let first = claim(1);
+    let mut register = claimed(&first);
+    register.settle(Duration::ZERO);
+    let found = Found {
+        value: Some(register.encode()),
+        ballot: None,
+        is_decided: false,
+        elapsed: Duration::from_secs(20),
+        wall: Duration::ZERO,
+    };
+
+    let decided = SlotRegister::step(&found, |_, _| ((), Change::Nothing));
+
+    let back = Found {
+        value: decided.unwrap().value,
+        is_decided: true,
+        elapsed: Duration::ZERO,
+        ..found
+    };
+    let (mut register, now) = SlotRegister::read(&back).unwrap();
+    assert_eq!(now, Duration::from_secs(20));
+    let left = register.entry.lease_left_of(&first.token, now);
+    assert_eq!(left, Some(Duration::from_secs(10)));
+    let (taken, _) = register.claim(&claim(2), now);
+    assert!(matches!(taken, Claimed::Taken(_)));
+}
