@@ -1,7 +1,7 @@
 //! One claim with all its verbs: when it can have been granted, prolonged, finished and given up,
 //! as far as replies prove it. A verb without a reply proves nothing.
 
-use super::{At, Micros, SLACK, Seen, Short};
+use super::{At, Micros, SLACK, Seen, Short, Window};
 use crate::history::clock::micros;
 use crate::history::log::{Ask, CallId, Reply, SeenState};
 
@@ -67,9 +67,16 @@ impl Finish {
         at.saturating_add(SLACK) >= self.from.us.saturating_add(self.keep)
     }
 
-    /// Whether its record must have been gone at `at`.
-    pub(crate) fn has_expired(&self, at: Micros) -> bool {
-        at > self.to.us.saturating_add(self.keep).saturating_add(SLACK)
+    /// Whether its record must have been gone at `at`. One of several servers that hung meanwhile has
+    /// it, and counts, from when it goes on.
+    pub(crate) fn has_expired(&self, at: Micros, store_faults: &[Window]) -> bool {
+        let finished = Window {
+            from: self.from.us,
+            to: self.to.us,
+        };
+        let met = store_faults.iter().filter(|it| it.meets(finished));
+        let counted_from = met.map(|it| it.to).fold(self.to.us, Micros::max);
+        at > counted_from.saturating_add(self.keep).saturating_add(SLACK)
     }
 }
 

@@ -21,9 +21,8 @@ pub(crate) fn check(case: &mut Case<'_>, key: u32) {
         .collect();
     for read in &keyed.reads {
         let held = match read.seen {
-            Some(seen) => {
-                truth(ledger, key, read, seen).and_then(|shown| gone(read, seen, shown, tenures()))
-            }
+            Some(seen) => truth(ledger, key, read, seen)
+                .and_then(|shown| gone(ledger, read, seen, shown, tenures())),
             None => Ok(()),
         };
         let held = held.and_then(|()| kept(read, &finished));
@@ -75,6 +74,7 @@ fn truth<'l, 'h>(
 
 /// What is shown was not over before the question was sent.
 fn gone<'l, 'h: 'l>(
+    ledger: &Ledger<'_>,
     read: &Read<'_>,
     seen: &Seen,
     shown: &Tenure<'_>,
@@ -89,7 +89,7 @@ fn gone<'l, 'h: 'l>(
         })
     };
     if let (SeenState::Finished(_), Some(finish)) = (&seen.state, shown.finished())
-        && finish.has_expired(read.sent.us)
+        && finish.has_expired(read.sent.us, &ledger.store_faults)
     {
         let detail = format!("{:?} was still shown", seen.token);
         return broken(EXPIRED, detail, &[finish.from, finish.to]);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use onlyonce_core::Reason;
 use onlyonce_testkit::history::RULES;
-use onlyonce_testkit::history::log::{Ask, Ending, Heard, Reply, SeenState, What};
+use onlyonce_testkit::history::log::{Ask, Ending, Fault, Heard, Reply, SeenState, What};
 
 use super::story::{Asks, KEY, Name, PLAIN, Story, id, token};
 
@@ -148,6 +148,12 @@ const PLANTED: &[Plant] = &[
     }),
     ("an expired record is absent", |story| {
         story.runs(10, A, &FLEETING);
+        story.replays(900, B, A, &FLEETING);
+    }),
+    ("an expired record is absent", |story| {
+        story.fault(15, Fault::Store);
+        story.runs(10, A, &FLEETING);
+        story.fault(300, Fault::StoreOver("a server hung".to_owned()));
         story.replays(900, B, A, &FLEETING);
     }),
     ("an answer was made by a run of its key", |story| {

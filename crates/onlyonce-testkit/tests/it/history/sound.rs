@@ -143,6 +143,17 @@ fn an_expired_answer_makes_room() {
     });
 }
 
+/// One of its servers took the answer only when it went on, and counts from then.
+#[test]
+fn an_answer_that_was_stored_while_the_store_was_disturbed_may_last_as_much_longer() {
+    assert_sound(|story| {
+        story.fault(15, Fault::Store);
+        story.runs(10, A, &FLEETING);
+        story.fault(450, Fault::StoreOver("a server hung".to_owned()));
+        story.replays(900, C, A, &FLEETING);
+    });
+}
+
 #[test]
 fn a_claim_without_a_reply_may_have_held_the_slot_or_not() {
     assert_sound(|story| {
