@@ -56,7 +56,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// Milliseconds since 1970 on the clock of whoever wrote it: shown, and compared only with
+/// Milliseconds since 1970 on the clock of its writer: shown, and compared only with
 /// the time that a client's key carries.
 #[derive(Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 #[serde(from = "u64")]

@@ -69,7 +69,7 @@ impl Terms {
         }
     }
 
-    /// Whether whoever sends this may call: a web page only from an origin that is known.
+    /// Whether the sender of this may call: a web page only from an origin that is known.
     fn admits(&self, headers: &HeaderMap) -> bool {
         let mut origins = headers.get_all(ORIGIN).iter();
         origins.all(|origin| {

@@ -87,7 +87,7 @@ pub enum Met {
     Overtaken(Replay),
     /// An operation of another meaning.
     Mismatch,
-    /// An attempt of which nobody knows whether it happened.
+    /// An attempt of which it is unknown whether it happened.
     InDoubt,
     /// An attempt that overtook this one, and still runs.
     Running,

@@ -26,7 +26,7 @@ use super::reconcile::{Finding, Reconcile, Way};
 const PAGE_RECORDS: usize = 200;
 /// Looks of one round.
 const LOOKS_MAX: usize = 100;
-/// Looks in a row that cannot tell end a round: whoever is asked is in trouble.
+/// Looks in a row that cannot tell end a round: the service that is asked is in trouble.
 const UNCLEAR_MAX: usize = 3;
 /// The longest pause between two looks at one operation.
 const PAUSE_MAX: Duration = Duration::from_secs(60 * 60);

@@ -86,7 +86,7 @@ impl Admin {
         }
     }
 
-    /// A page for whoever is not let in yet.
+    /// A page for a visitor who has not logged in yet.
     pub(super) fn outside(&self, status: StatusCode, title: &str, content: &Markup) -> Page {
         let body = html! {
             (self.header(None))
@@ -98,7 +98,7 @@ impl Admin {
         }
     }
 
-    /// The way to the pages, for whoever is let in.
+    /// The way to the pages, for a visitor who has logged in.
     fn header(&self, place: Option<Place>) -> Markup {
         html! {
             header.top {
