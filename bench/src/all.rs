@@ -11,13 +11,15 @@ use crate::budget::Budget;
 use crate::failure::Failure;
 use crate::proxy::Program;
 use crate::report::{Note, Report};
-use crate::{gateway, layer, markdown, peers, plot, say, stores, system};
+use crate::{gateway, layer, markdown, peers, plot, readme, say, stores, system};
 
 const LAYER: Duration = Duration::from_secs(30);
 const STORES: Duration = Duration::from_secs(200);
 const GATEWAY: Duration = Duration::from_secs(100);
 /// What is kept back for ending everything and writing the results.
 const END: Duration = Duration::from_secs(30);
+/// The results that the README shows.
+const PUBLISHED: &str = "docs/benchmarks";
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -31,8 +33,8 @@ pub(crate) struct Options {
     /// How often two sides take turns
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// Where the results are written
-    #[arg(long, default_value = "docs/benchmarks")]
+    /// Where the results are written; the README's table too, unless this is elsewhere
+    #[arg(long, default_value = PUBLISHED)]
     output: PathBuf,
 }
 
@@ -67,13 +69,18 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     add("gateway", &|| gateway::run(&parts, budget.part(GATEWAY)));
     let parts = peers::Options::short(program(), options.folder.clone(), rounds.min(2));
     add("peers", &|| peers::run(&parts, budget));
+    let report = report.with_noise();
     println!("{report}");
     write(&report, &options.output)
 }
 
 fn write(report: &Report, folder: &Path) -> Result<(), Failure> {
     fs::create_dir_all(folder).map_err(Failure::doing(format!("make {}", folder.display())))?;
-    report.write(&folder.join("results.json"))?;
+    let results = folder.join("results.json");
+    report.write(&results)?;
+    if folder == Path::new(PUBLISHED) {
+        readme::write(Path::new("README.md"), &results)?;
+    }
     let path = folder.join("results.md");
     fs::write(&path, text(report)).map_err(Failure::doing(format!("write {}", path.display())))?;
     let title = "requests a second, 64 connections";

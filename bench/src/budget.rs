@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use onlyonce_core::{Clock, SystemClock};
 
+use crate::noise;
+
 static CLOCK: LazyLock<SystemClock> = LazyLock::new(SystemClock::new);
 
 /// A time by which something shall be done.
@@ -47,9 +49,11 @@ impl Budget {
         until.saturating_sub(CLOCK.now())
     }
 
-    /// The numbers of the rounds, up to this one: the first in any case, further ones in time.
+    /// The numbers of the rounds, up to this one: the first in any case, further ones in time. The machine
+    /// is measured before each.
     pub(crate) fn rounds(self, count: u32) -> impl Iterator<Item = u32> {
-        (1..=count).take_while(move |round| *round == 1 || self.has_time())
+        let rounds = (1..=count).take_while(move |round| *round == 1 || self.has_time());
+        rounds.inspect(|_| noise::take())
     }
 }
 

@@ -1,6 +1,7 @@
 //! The gateway from outside, as clients see it: against nginx as a plain proxy, and its keyed
 //! requests against its own pass-through. Requests have 300 bytes, responses 200.
 
+mod lone;
 mod memory;
 mod upstream;
 
@@ -43,16 +44,18 @@ pub(crate) struct Options {
 enum Part {
     /// Requests a second and a CPU second
     Rates,
+    /// How long one request takes while there is no other
+    Lone,
     /// Memory with many live keys
     Memory,
 }
 
 impl Options {
-    /// A short run of the rates alone, for when there is more to measure.
+    /// A short run without what takes long, for when there is more to measure.
     pub(crate) fn short(program: Program, rounds: u32, seconds: u64) -> Self {
         Self {
             program,
-            only: vec![Part::Rates],
+            only: vec![Part::Rates, Part::Lone],
             rounds,
             seconds,
             keys: 0,
@@ -74,6 +77,9 @@ pub(crate) fn run(options: &Options, budget: Budget) -> Result<Report, Failure> 
     let mut report = Report::default();
     if options.wants(Part::Rates) {
         report.rows.extend(rates(options, &upstream, budget)?);
+    }
+    if options.wants(Part::Lone) {
+        report.rows.extend(lone::run(options, &upstream, budget)?);
     }
     if options.wants(Part::Memory) {
         report.rows.extend(memory::run(options, &upstream)?);
@@ -115,7 +121,9 @@ fn rates(options: &Options, upstream: &Upstream, budget: Budget) -> Result<Vec<R
     let mut by_haproxy = Duel::new("pass-through / HAProxy", None);
     let mut in_memory = Duel::new("new keys, memory / pass-through", Some(0.85));
     let mut on_disk = Duel::new("new keys, file / pass-through", Some(0.6));
-    let mut replayed = Duel::new("replays / pass-through", Some(1.8));
+    let mut disk_or_memory = Duel::new("new keys, file / memory", Some(0.8));
+    let mut replayed = Duel::new("replays, memory / pass-through", Some(1.8));
+    let mut replayed_from_disk = Duel::new("replays, file / memory", Some(0.9));
     let program = options.program()?;
     let nginx = Nginx::start(upstream.port())?;
     let haproxy = Haproxy::start(upstream.port())?;
@@ -133,7 +141,8 @@ fn rates(options: &Options, upstream: &Upstream, budget: Budget) -> Result<Vec<R
         bare.rounds.add(passed, direct);
         by_nginx.rounds.add(passed, nginx);
         by_haproxy.rounds.add(passed, haproxy);
-        in_memory.rounds.add(turn(port, &pids, Keys::New)?, passed);
+        let kept_in_memory = turn(port, &pids, Keys::New)?;
+        in_memory.rounds.add(kept_in_memory, passed);
         let replays = turn(port, &pids, Keys::Same(SAME_KEYS))?;
         replayed.rounds.add(replays, passed);
         drop(gateway);
@@ -142,8 +151,21 @@ fn rates(options: &Options, upstream: &Upstream, budget: Budget) -> Result<Vec<R
         let store = format!("file:{}/data", folder.path().display());
         let gateway = Onlyonce::start(&program, upstream.port(), &store)?;
         let (port, pids) = (gateway.port(), [gateway.pid()]);
-        on_disk.rounds.add(turn(port, &pids, Keys::New)?, passed);
+        let kept_on_disk = turn(port, &pids, Keys::New)?;
+        on_disk.rounds.add(kept_on_disk, passed);
+        disk_or_memory.rounds.add(kept_on_disk, kept_in_memory);
+        let from_disk = turn(port, &pids, Keys::Same(SAME_KEYS))?;
+        replayed_from_disk.rounds.add(from_disk, replays);
     }
-    let duels = [bare, by_nginx, by_haproxy, in_memory, on_disk, replayed];
+    let duels = [
+        bare,
+        by_nginx,
+        by_haproxy,
+        in_memory,
+        on_disk,
+        disk_or_memory,
+        replayed,
+        replayed_from_disk,
+    ];
     Ok(duels.iter().flat_map(Duel::rows).collect())
 }

@@ -13,14 +13,17 @@ mod all;
 mod budget;
 mod client;
 mod console;
+mod crash;
 mod failure;
 mod gateway;
 mod layer;
 mod markdown;
+mod noise;
 mod peers;
 mod plot;
 mod process;
 mod proxy;
+mod readme;
 mod report;
 mod rounds;
 mod scaling;
@@ -81,6 +84,13 @@ enum What {
         #[command(flatten)]
         output: Output,
     },
+    /// What it costs that a crash in the middle can be settled
+    Crash {
+        #[command(flatten)]
+        options: crash::Options,
+        #[command(flatten)]
+        output: Output,
+    },
     /// Throughput and p99 against concurrency, live keys, body size and number of gateways
     Scaling(scaling::Options),
     /// Write the Debian packages that are not installed, one per line
@@ -104,17 +114,18 @@ fn main() -> ExitCode {
     let done = match Cli::parse().what {
         What::All(options) => all::run(&options),
         What::Stores { options, output } => {
-            stores::run(&options, Budget::unlimited()).and_then(|it| show(&it, &output))
+            stores::run(&options, Budget::unlimited()).and_then(|it| show(it, &output))
         }
         What::Gateway { options, output } => {
-            gateway::run(&options, Budget::unlimited()).and_then(|it| show(&it, &output))
+            gateway::run(&options, Budget::unlimited()).and_then(|it| show(it, &output))
         }
         What::Peers { options, output } => {
-            peers::run(&options, Budget::unlimited()).and_then(|it| show(&it, &output))
+            peers::run(&options, Budget::unlimited()).and_then(|it| show(it, &output))
         }
         What::Console { options, output } => {
-            console::run(&options).and_then(|it| show(&it, &output))
+            console::run(&options).and_then(|it| show(it, &output))
         }
+        What::Crash { options, output } => crash::run(&options).and_then(|it| show(it, &output)),
         What::Scaling(options) => scaling::run(&options),
         What::Missing => {
             tool::missing_packages()
@@ -135,7 +146,8 @@ fn main() -> ExitCode {
 }
 
 /// A goal that is missed is shown as missed; it does not fail the run.
-fn show(report: &Report, output: &Output) -> Result<(), Failure> {
+fn show(report: Report, output: &Output) -> Result<(), Failure> {
+    let report = report.with_noise();
     println!("{report}");
     match &output.json {
         Some(path) => report.write(path),

@@ -7,8 +7,8 @@ const PEER_HEAD: &str = "\
 |---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|
 ";
 const REST_HEAD: &str = "\
-| | case | what | ours | reference | ratio | goal | |
-|---|---|---|---|---|---|---|---|
+| | case | what | ours | reference | ratio | spread | goal | |
+|---|---|---|---|---|---|---|---|---|
 ";
 const LOADS: [&str; 2] = ["new keys", "replays"];
 

@@ -7,6 +7,8 @@ use std::path::Path;
 use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::noise;
+use crate::rounds::median;
 
 /// All rows of a run.
 #[derive(Default, Serialize)]
@@ -43,6 +45,9 @@ pub(crate) struct Row {
     pub(crate) base: Option<f64>,
     /// The median of the rounds' ratios; without a base the same as `ours`.
     pub(crate) figure: f64,
+    /// The least and the most of the rounds, as parts of `figure`; of their ratios where there is a base.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) spread: Option<[f64; 2]>,
     pub(crate) goal: Option<Goal>,
     /// Whether the goal is met, where there is one.
     pub(crate) met: Option<bool>,
@@ -65,6 +70,9 @@ pub(crate) enum Unit {
     Share,
     #[serde(rename = "")]
     Count,
+    /// So many times something else.
+    #[serde(rename = "×")]
+    Ratio,
 }
 
 #[derive(Clone, Copy, Serialize)]
@@ -91,16 +99,28 @@ impl Row {
             ours,
             base: None,
             figure: ours,
+            spread: None,
             goal,
             met: goal.map(|goal| goal.is_met_by(ours)),
         }
     }
 
-    /// The same beside what it is compared with.
-    pub(crate) fn against(mut self, base: f64, ratio: f64) -> Self {
+    /// The same beside what it is compared with, and the ratio of each round.
+    pub(crate) fn against(mut self, base: f64, ratios: &[f64]) -> Self {
+        let ratio = median(ratios.to_vec());
         self.base = Some(base);
         self.figure = ratio;
         self.met = self.goal.map(|goal| goal.is_met_by(ratio));
+        self.spread(ratios)
+    }
+
+    /// The same with the least and the most of the rounds, as parts of their middle.
+    pub(crate) fn spread(mut self, figures: &[f64]) -> Self {
+        let middle = median(figures.to_vec());
+        let lowest = figures.iter().copied().reduce(f64::min);
+        let highest = figures.iter().copied().reduce(f64::max);
+        let parts = lowest.zip(highest).filter(|_| middle > 0.0);
+        self.spread = parts.map(|(lowest, highest)| [lowest / middle, highest / middle]);
         self
     }
 }
@@ -125,6 +145,12 @@ impl Note {
 }
 
 impl Report {
+    /// What was measured, and how steady the machine was meanwhile.
+    pub(crate) fn with_noise(mut self) -> Self {
+        self.rows.extend(noise::rows());
+        self
+    }
+
     pub(crate) fn add(&mut self, part: Self) {
         self.rows.extend(part.rows);
         self.notes.extend(part.notes);
@@ -142,7 +168,7 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rows: Vec<_> = self.rows.iter().map(Row::cells).collect();
         let head = [
-            "subject", "case", "what", "ours", "base", "ratio", "goal", "",
+            "subject", "case", "what", "ours", "base", "ratio", "spread", "goal", "",
         ];
         let head = head.map(str::to_owned);
         let width = |column: usize| {
@@ -170,7 +196,7 @@ impl fmt::Display for Report {
 }
 
 impl Row {
-    pub(crate) fn cells(&self) -> [String; 8] {
+    pub(crate) fn cells(&self) -> [String; 9] {
         [
             self.subject.to_owned(),
             self.case.clone(),
@@ -179,6 +205,13 @@ impl Row {
             self.base.map_or_else(String::new, |it| self.unit.show(it)),
             self.base
                 .map_or_else(String::new, |_| format!("{:.2}", self.figure)),
+            self.spread.map_or_else(String::new, |[lowest, highest]| {
+                format!(
+                    "−{:.0} % +{:.0} %",
+                    (1.0 - lowest) * 100.0,
+                    (highest - 1.0) * 100.0
+                )
+            }),
             self.goal.map_or_else(String::new, |goal| goal.to_string()),
             match self.met {
                 Some(true) => "met".to_owned(),
@@ -201,6 +234,7 @@ impl Unit {
             Self::Megabytes => format!("{figure:.0} MB"),
             Self::Share => format!("{:.2} %", figure * 100.0),
             Self::Count => format!("{figure:.0}"),
+            Self::Ratio => format!("{figure:.2}"),
         }
     }
 }

@@ -57,6 +57,11 @@ impl Rounds {
         self.base.push(base);
     }
 
+    /// A round of a side that has no other.
+    pub(crate) fn add_alone(&mut self, ours: Sample) {
+        self.ours.push(ours);
+    }
+
     pub(crate) fn rate(&self, subject: &'static str, case: &str, goal: Option<Goal>) -> Row {
         let rate = |sample: &Sample| Some(sample.rate);
         self.row(subject, case, ("rate", Unit::PerSecond), rate, goal)
@@ -107,11 +112,14 @@ impl Rounds {
         let base: Vec<_> = self.base.iter().filter_map(&of).collect();
         let row = Row::alone(subject, case, what, (ours, unit), goal);
         if base.is_empty() {
-            return row;
+            let all: Vec<_> = self.ours.iter().filter_map(&of).collect();
+            return row.spread(&all);
         }
         let pairs = self.ours.iter().zip(&self.base);
-        let ratios = pairs.filter_map(|(ours, base)| Some(of(ours)? / of(base)?));
-        row.against(median(base), median(ratios.collect()))
+        let ratios: Vec<_> = pairs
+            .filter_map(|(ours, base)| Some(of(ours)? / of(base)?))
+            .collect();
+        row.against(median(base), &ratios)
     }
 }
 

@@ -30,6 +30,8 @@ pub(crate) enum Subject {
     Peers,
     /// The console of a gateway with many records: first paint, and what an open page costs
     Console,
+    /// What steps, `reconcile` and an answer in the caller's own transaction cost, when nothing crashes
+    Crash,
     /// What a key costs in Python: functions and ASGI, beside nothing and packages of others
     Python,
     /// What a key costs in Node: functions and Express, beside nothing and a package of others
@@ -53,6 +55,7 @@ pub(crate) fn run(subject: Subject, args: &[String]) -> Result<ExitCode, Failure
         Subject::All => exit_code(program("all", args)?),
         Subject::Peers => exit_code(program("peers", args)?),
         Subject::Console => exit_code(program("console", args)?),
+        Subject::Crash => exit_code(program("crash", args)?),
         Subject::Python => overhead::run(Language::Python, args),
         Subject::Node => overhead::run(Language::Node, args),
         Subject::Scaling => exit_code(program("scaling", args)?),

@@ -38,9 +38,23 @@ pub(crate) struct Onlyonce {
 
 impl Onlyonce {
     pub(crate) fn start(program: &Path, upstream: u16, store: &str) -> Result<Self, Failure> {
+        Self::with(program, upstream, store, &[])
+    }
+
+    /// The same, with what this file says besides.
+    pub(crate) fn configured(
+        program: &Path,
+        upstream: u16,
+        store: &str,
+        config: &Path,
+    ) -> Result<Self, Failure> {
+        Self::with(program, upstream, store, &[Path::new("--config"), config])
+    }
+
+    fn with(program: &Path, upstream: u16, store: &str, more: &[&Path]) -> Result<Self, Failure> {
         let (port, admin) = (free_port()?, free_port()?);
         let mut command = Command::new(program);
-        command.arg("gateway").args(["--store", store]);
+        command.arg("gateway").args(["--store", store]).args(more);
         command
             .arg("--upstream")
             .arg(format!("http://127.0.0.1:{upstream}"));

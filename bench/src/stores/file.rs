@@ -38,6 +38,7 @@ pub(super) async fn run(folder: &Path, turns: Turns) -> Result<Vec<Row>, Failure
         let case = format!("{producers} producers");
         let goal = |goal| (producers == PRODUCERS_GOAL).then_some(goal);
         rows.push(rounds.rate("file", &case, goal(Goal::AtLeast(0.75))));
+        rows.push(rounds.p50("file", &case));
         rows.push(rounds.p99("file", &case, goal(Goal::Below(2.0))));
     }
     clear(folder);

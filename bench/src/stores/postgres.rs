@@ -57,6 +57,10 @@ pub(super) fn run(runtime: &Runtime, turns: Turns) -> Result<Vec<Row>, Failure> 
         }
         let case = format!("{callers} callers, new request");
         rows.push(rounds.rate("postgres", &case, goal));
+        if callers == 1 {
+            rows.push(rounds.time("postgres", &case));
+        }
+        rows.push(rounds.p50("postgres", &case));
         rows.push(rounds.p99("postgres", &case, None));
     }
     Ok(rows)

@@ -67,9 +67,11 @@ pub(super) fn run(runtime: &Runtime, turns: Turns) -> Result<Vec<Row>, Failure> 
         }
         let case = format!("{clients} clients, new request");
         rows.push(new.rate("redis", &case, Some(GOAL)));
+        rows.push(new.p50("redis", &case));
         rows.push(new.p99("redis", &case, None));
         let case = format!("{clients} clients, replay");
         rows.push(replayed.rate("redis", &case, Some(GOAL)));
+        rows.push(replayed.p50("redis", &case));
         rows.push(replayed.p99("redis", &case, None));
     }
     Ok(rows)
@@ -140,6 +142,7 @@ impl Bed {
         let completions = self.tool(clients, &pool, count, &evaluate)?;
         Ok(Sample {
             rate: 1.0 / (1.0 / claims.rate + 1.0 / completions.rate),
+            p50: Some(claims.p50.unwrap_or(0.0) + completions.p50.unwrap_or(0.0)),
             p99: Some(claims.p99.unwrap_or(0.0) + completions.p99.unwrap_or(0.0)),
             ..Sample::default()
         })
