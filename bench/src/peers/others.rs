@@ -50,6 +50,15 @@ pub(super) const ASGI: Kit = Kit {
     ],
 };
 
+pub(super) const IDEMKIT: Kit = Kit {
+    name: "idemkit",
+    files: &[("main.py", include_str!("../../peers/idemkit.py"))],
+    steps: &[
+        "python3 -m venv venv",
+        "venv/bin/pip install -q idemkit==1.0.2 starlette uvicorn redis",
+    ],
+};
+
 pub(super) const POWERTOOLS: Kit = Kit {
     name: "powertools",
     files: &[("main.py", include_str!("../../peers/powertools.py"))],
@@ -245,6 +254,10 @@ pub(super) fn express(bed: &Bed<'_>) -> Result<Started, Failure> {
 
 pub(super) fn asgi(bed: &Bed<'_>) -> Result<Started, Failure> {
     python(bed, &ASGI)
+}
+
+pub(super) fn idemkit(bed: &Bed<'_>) -> Result<Started, Failure> {
+    python(bed, &IDEMKIT)
 }
 
 pub(super) fn powertools(bed: &Bed<'_>) -> Result<Started, Failure> {

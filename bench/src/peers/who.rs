@@ -166,7 +166,7 @@ const fn other(
     }
 }
 
-pub(super) static PEERS: [Peer; 17] = [
+pub(super) static PEERS: [Peer; 18] = [
     reference("bare handler", ours::handler),
     reference("nginx, pass-through", ours::nginx),
     reference("HAProxy, pass-through", ours::haproxy),
@@ -225,6 +225,7 @@ pub(super) static PEERS: [Peer; 17] = [
         &others::ASGI,
         others::asgi,
     ),
+    other("idemkit", "1.0.2", REDIS, &others::IDEMKIT, others::idemkit),
     other(
         "Powertools for AWS Lambda",
         "3.37.0",
