@@ -203,7 +203,7 @@ impl Connection {
                     site.discard(request);
                     body::headers_too_large()
                 } else if upgrade::is_handshake(&request) {
-                    upgrade::answer(&site, request, place).await
+                    Box::pin(upgrade::answer(&site, request, place)).await
                 } else {
                     site.answer(request).await
                 };

@@ -225,6 +225,9 @@ impl Site {
     }
 
     /// Answers one request.
+    ///
+    /// What few requests need is in a box of its own: a connection copies this future with each request,
+    /// and has room for it for as long as it is open.
     pub(crate) async fn answer(&self, request: Request<Incoming>) -> Response<GatewayBody> {
         let mut request = match self.received(request) {
             Ok(request) => request,
@@ -260,7 +263,7 @@ impl Site {
                 }
                 match asked {
                     Some((asked, check)) if response.extensions().get::<Replayed>().is_some() => {
-                        check.pass(asked, response).await
+                        Box::pin(check.pass(asked, response)).await
                     }
                     Some(_) | None => response,
                 }
@@ -275,7 +278,7 @@ impl Site {
                     Err(failure) => body::upstream_failed(&failure),
                 }
             }
-            Some(Handling::Mcp(endpoint)) => endpoint.answer(request).await,
+            Some(Handling::Mcp(endpoint)) => Box::pin(endpoint.answer(request)).await,
             None => body::not_found(),
         }
     }
