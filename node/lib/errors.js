@@ -15,6 +15,8 @@ class OpenError extends OnlyonceError {}
 class KeyInvalid extends OnlyonceError {}
 /** The function failed in a concurrent call with the same key; nothing is stored. */
 class FailedElsewhere extends OnlyonceError {}
+/** The function ran, but its value could not be written; it is not run again under this key. */
+class NotKept extends OnlyonceError {}
 
 /** The function was not run for this call. */
 class Refused extends OnlyonceError {
@@ -52,7 +54,13 @@ const REASONS = {
   'shutting-down': Unavailable,
 }
 
-const KINDS = { open: OpenError, key: KeyInvalid, 'failed-elsewhere': FailedElsewhere, closed: OnlyonceError }
+const KINDS = {
+  open: OpenError,
+  key: KeyInvalid,
+  'failed-elsewhere': FailedElsewhere,
+  'not-kept': NotKept,
+  closed: OnlyonceError,
+}
 
 /** The class of an error that came from the native part. */
 function classed(error) {
@@ -83,6 +91,7 @@ module.exports = {
   InProgress,
   KeyInvalid,
   Mismatch,
+  NotKept,
   OnlyonceError,
   OpenError,
   OutcomeUnknown,

@@ -8,6 +8,8 @@ export class OpenError extends OnlyonceError {}
 export class KeyInvalid extends OnlyonceError {}
 /** The function failed in a concurrent call with the same key; nothing is stored. */
 export class FailedElsewhere extends OnlyonceError {}
+/** The function ran, but its value could not be written; it is not run again under this key. */
+export class NotKept extends OnlyonceError {}
 /** The function was not run for this call. */
 export class Refused extends OnlyonceError {
   /** Why, as one word that does not change: `mismatch`, `in-progress`, … */

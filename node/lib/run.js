@@ -48,15 +48,24 @@ async function execute({ work: reply, execution }, work) {
   const end = whenAbandoned(reply, () => deadline.abort(new Error('the function is past its deadline')))
   try {
     const value = await within(execution, () => work({ signal: deadline.signal, execution }))
-    const json = JSON.stringify(value === undefined ? null : value)
-    if (json === undefined) throw new TypeError('the value cannot be written as JSON')
-    calling(() => reply.returned(json))
+    returned(reply, value)
   } catch (error) {
     // Before the native part hears of it: what it says next is answered with this error.
     queueMicrotask(() => reply.raised(String(error)))
     throw error
   } finally {
     end()
+  }
+}
+
+/** What the function did is done: a value that cannot be written must not make it run again. */
+function returned(reply, value) {
+  try {
+    const json = JSON.stringify(value === undefined ? null : value)
+    if (json === undefined) throw new TypeError('the value cannot be written as JSON')
+    calling(() => reply.returned(json))
+  } catch (error) {
+    reply.unwritable(String(error))
   }
 }
 

@@ -33,6 +33,7 @@ pub(crate) fn running(failure: &RunFailure) -> Option<napi::Error> {
         RunFailure::Failed(_) => return None,
         RunFailure::Key(error) => told("key", whole(error)),
         RunFailure::FailedElsewhere(_) => told("failed-elsewhere", failure),
+        RunFailure::NotKept(_) => told("not-kept", failure),
         RunFailure::Step(_) => told("setting", failure),
         RunFailure::Json(_) => told("json", whole(failure)),
         RunFailure::Refused(refusal) => refused(refusal),

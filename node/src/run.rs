@@ -116,6 +116,12 @@ impl Work {
         taken.map_err(|error| told("json", format!("the value: {error}")))
     }
 
+    /// The function returned what JSON has no form for.
+    #[napi]
+    pub fn unwritable(&self, why: String) {
+        self.lock().unwritable(why);
+    }
+
     /// The function threw.
     #[napi]
     pub fn raised(&self, why: String) {

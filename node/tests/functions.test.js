@@ -189,12 +189,29 @@ test('a function past its deadline is told so and its outcome is unknown', () =>
     assert.match(String(told), /deadline/)
   }))
 
+test('a value that is no JSON does not make its function or step run again', () =>
+  withEngine(async (engine) => {
+    let runs = 0
+    const work = (value) => () => {
+      runs += 1
+      return value
+    }
+    const isToldSo = (error) => error instanceof onlyonce.NotKept && /ran, but its value could not be kept: /.test(error.message)
+
+    for (const [key, value] of Object.entries({ function: () => 1, bigint: 1n })) {
+      const step = () => onlyonce.execution().step('charge', work(value))
+      for (let i = 0; i < 2; i++) await assert.rejects(engine.run(key, work(value)), isToldSo)
+      for (let i = 0; i < 2; i++) await assert.rejects(engine.run(`step-${key}`, step), isToldSo)
+    }
+
+    assert.equal(runs, 4)
+  }))
+
 test('wrong use is told with what would be right', () =>
   withEngine(async (engine) => {
     await assert.rejects(Engine.open('reddis://localhost'), /did you mean redis/)
     await assert.rejects(Engine.open('reddis://localhost'), onlyonce.OpenError)
     await assert.rejects(engine.run('', () => 1), onlyonce.KeyInvalid)
-    await assert.rejects(engine.run('k', () => () => 1), TypeError)
     await assert.rejects(engine.run('k', () => 1, { keepFor: -1 }), /keepFor must be/)
     assert.throws(() => engine.once({}, async () => 1), /needs key/)
     assert.throws(() => engine.express({ profile: 'strip' }), onlyonce.OpenError)

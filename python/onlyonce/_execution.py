@@ -88,7 +88,8 @@ class Execution:
 
         `input` is what the step depends on; an attempt that comes with another one is refused. With `hold` a
         step that may have taken effect when its process died is not run again. What `work` raises is raised
-        here and not stored. Values and inputs are JSON.
+        here and not stored. Values and inputs are JSON: a step whose value is none has run, raises `NotKept`, and
+        is not run again.
         """
         started = self._native.step(name, written(input), hold)
         return run(started, work, dump, load).value  # type: ignore[no-any-return]
@@ -154,10 +155,20 @@ def _work(
     try:
         with running(native):
             value = work()
-        reply.returned(dump(value))
     except BaseException as error:
         reply.raised(_shown(error))
         return error
+    return _returned(reply, value, dump)
+
+
+def _returned(reply: _native.Work, value: Any, dump: Dump) -> Optional[BaseException]:
+    # What the function did is done: a value that cannot be written must not make it run again.
+    try:
+        reply.returned(dump(value))
+    except BaseException as error:
+        reply.unwritable(_shown(error))
+        if not isinstance(error, Exception):
+            return error
     return None
 
 
@@ -202,13 +213,12 @@ async def _awork(
     try:
         with running(native):
             value = await work()
-        reply.returned(dump(value))
     except BaseException as error:
         reply.raised(_shown(error))
         if isinstance(error, asyncio.CancelledError):
             raise
         return error
-    return None
+    return _returned(reply, value, dump)
 
 
 def stop_when_abandoned(stepper: Stepper, reply: Union[_native.Work, _native.Reply], task: asyncio.Task[Any]) -> None:

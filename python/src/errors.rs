@@ -43,6 +43,12 @@ create_exception!(
 );
 create_exception!(
     onlyonce,
+    NotKept,
+    OnlyonceError,
+    "The function ran, but its value could not be written; it is not run again under this key."
+);
+create_exception!(
+    onlyonce,
     Refused,
     OnlyonceError,
     "The function was not run for this call. `reason`, `retry_after` and `retryable` say more."
@@ -120,6 +126,7 @@ pub(crate) fn running(py: Python<'_>, failure: &RunFailure) -> PyResult<Option<P
         RunFailure::Failed(_) => return Ok(None),
         RunFailure::Key(error) => KeyInvalid::new_err(whole(error)),
         RunFailure::FailedElsewhere(_) => FailedElsewhere::new_err(failure.to_string()),
+        RunFailure::NotKept(_) => NotKept::new_err(failure.to_string()),
         RunFailure::Step(_) => PyValueError::new_err(failure.to_string()),
         RunFailure::Json(_) => PyTypeError::new_err(whole(failure)),
         RunFailure::Refused(refusal) => refused(py, refusal)?,

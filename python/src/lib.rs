@@ -23,8 +23,8 @@ mod native {
     use crate::engine::{Engine, Site};
     #[pymodule_export]
     use crate::errors::{
-        FailedElsewhere, Forked, InProgress, KeyInvalid, Mismatch, OnlyonceError, OpenError,
-        OutcomeUnknown, QueueFailed, Refused, SendFailed, Unavailable,
+        FailedElsewhere, Forked, InProgress, KeyInvalid, Mismatch, NotKept, OnlyonceError,
+        OpenError, OutcomeUnknown, QueueFailed, Refused, SendFailed, Unavailable,
     };
     #[pymodule_export]
     use crate::exchange::{Exchange, Reply, Writer};

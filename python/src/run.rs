@@ -123,6 +123,10 @@ impl Work {
         taken.map_err(|error| PyTypeError::new_err(format!("the value: {error}")))
     }
 
+    fn unwritable(&self, why: String) {
+        self.lock().unwritable(why);
+    }
+
     fn raised(&self, why: String) {
         self.lock().raised(why);
     }

@@ -107,6 +107,20 @@ def test_a_step_with_another_input_is_refused_and_a_wrong_one_is_told(engine):
         execution()
 
 
+def test_a_step_whose_value_is_no_json_does_not_run_again(engine):
+    charges = []
+
+    def charge():
+        charges.append(1)
+        return object()
+
+    for _ in range(3):
+        with pytest.raises(onlyonce.NotKept, match="step `charge` ran, but its value could not be kept: "):
+            engine.run("ride", lambda: execution().step("charge", charge))
+
+    assert len(charges) == 1
+
+
 def test_downstream_keys_are_the_same_for_every_attempt(engine):
     seen = []
 

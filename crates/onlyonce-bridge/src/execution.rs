@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 use tokio::runtime::Handle;
 
 use crate::run::{Desk, Ran, Run, RunFailure, by_host};
+use crate::value::HostValue;
 
 /// An execution, with the threads that its steps need.
 #[derive(Clone)]
@@ -55,9 +56,9 @@ impl HostExecution {
                 has_run = true;
                 by_host(host, inner)
             });
-            let value: Box<RawValue> = done.await?;
+            let value: HostValue = done.await?;
             let replayed = !has_run;
-            Ok(Ran { value, replayed })
+            HostValue::told(Ran { value, replayed })
         };
         Ok(Run::new(running, desk, self.runtime.clone()))
     }
@@ -84,6 +85,7 @@ impl From<StepError<String>> for RunFailure {
                 refusal.detail = format!("step `{name}`: {}", refusal.detail).into();
                 Self::Refused(refusal)
             }
+            StepError::NotKept { .. } => Self::NotKept(text),
             StepError::Json { .. } | _ => Self::Json(text),
         }
     }

@@ -17,6 +17,7 @@ mod pipe;
 mod run;
 mod site;
 mod threads;
+mod value;
 
 pub use self::client::{
     Client, ClientFailure, ClientSettings, Credentials, Outbox, OutboxFailure, Wanted, WantedError,

@@ -17,6 +17,7 @@ pub(crate) use onlyonce_core::engine::job::Ran;
 
 use crate::deadline::{Deadline, Waiting};
 use crate::execution::HostExecution;
+use crate::value::HostValue;
 
 /// How functions are run.
 #[derive(Clone, Debug, Default)]
@@ -56,7 +57,10 @@ pub enum RunFailure {
     /// A step was asked for that cannot be one.
     #[error("{0}")]
     Step(String),
-    /// What is stored cannot be read, or input or value are no JSON.
+    /// It ran, and its value could not be written: it is not run again under this key.
+    #[error("{0}")]
+    NotKept(String),
+    /// What is stored cannot be read, or the input is no JSON.
     #[error("{0}")]
     Json(String),
 }
@@ -68,6 +72,7 @@ impl From<RunError<String>> for RunFailure {
             RunError::Refused(refusal) => Self::Refused(refusal),
             RunError::Failed(why) => Self::Failed(why),
             RunError::FailedElsewhere(why) => Self::FailedElsewhere(why),
+            error @ RunError::NotKept { .. } => Self::NotKept(error.to_string()),
             error @ (RunError::Panicked | RunError::Json { .. } | _) => {
                 Self::Json(error.to_string())
             }
@@ -83,7 +88,7 @@ pub enum RunStep {
     Done(Result<Ran<Box<RawValue>>, RunFailure>),
 }
 
-pub(crate) type Value = Result<Box<RawValue>, String>;
+pub(crate) type Value = Result<HostValue, String>;
 
 /// Takes what a function returned. Dropped before that, the function was cancelled.
 pub struct Work {
@@ -101,8 +106,13 @@ impl Work {
     /// The function returned this JSON.
     pub fn returned(&mut self, json: String) -> Result<(), serde_json::Error> {
         let value = RawValue::from_string(json)?;
-        self.send(Ok(value));
+        self.send(Ok(HostValue::Written(value)));
         Ok(())
+    }
+
+    /// The function returned, and its host has no JSON for the value: it is not run again for that.
+    pub fn unwritable(&mut self, why: String) {
+        self.send(Ok(HostValue::Unwritable(why)));
     }
 
     /// The function raised an exception; `why` is for callers that wait for it.
@@ -150,7 +160,7 @@ impl Job {
         let (job, work) = (self.job.clone(), desk.clone());
         let running = async move {
             let work = move |execution| by_host(work, execution);
-            Ok(job.run_with(&key, &input, work).await?)
+            HostValue::told(job.run_with(&key, &input, work).await?)
         };
         Ok(Run::new(running, desk, self.runtime.clone()))
     }

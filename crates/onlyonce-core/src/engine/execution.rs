@@ -258,6 +258,11 @@ impl Execution {
         lock(&self.shared.wishes).fate = Some(fate);
     }
 
+    /// Stores its answer whatever the policy says of its status, unless the handler has said otherwise.
+    pub(super) fn store_unless_said(&self) {
+        lock(&self.shared.wishes).fate.get_or_insert(Fate::Stored);
+    }
+
     pub(super) fn wishes(&self) -> Wishes {
         lock(&self.shared.wishes).clone()
     }

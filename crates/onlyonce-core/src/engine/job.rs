@@ -26,6 +26,9 @@ pub use self::question::Question;
 
 mod question;
 
+/// The status of what is stored where a value could not be written.
+const NOT_KEPT: StatusCode = StatusCode::INSUFFICIENT_STORAGE;
+
 /// A named kind of work. Keys of different jobs never meet.
 ///
 /// ```
@@ -79,7 +82,13 @@ pub enum RunError<E> {
     /// The job panicked.
     #[error("the job panicked")]
     Panicked,
-    /// Input, value or stored value cannot be written or read as JSON.
+    /// The job ran, and its value could not be written as JSON. It is not run again under this key.
+    #[error("the job ran, but its value could not be kept: {why}")]
+    NotKept {
+        /// What stood in the way.
+        why: String,
+    },
+    /// Input or stored value cannot be written or read as JSON.
     #[error("the job's {what} is not valid JSON for its type")]
     Json {
         /// Which of them.
@@ -238,13 +247,13 @@ impl Job {
             None => call,
         };
 
-        let work = move |execution| async move { outcome(work(execution).await) };
+        let work = move |execution: Execution| async move {
+            let result = work(execution.clone()).await;
+            outcome(result, &execution)
+        };
         let (answer, failure) = self.engine.once_returning(call, work).await;
-        if let Some(failure) = failure.flatten() {
-            return Err(match failure {
-                Failure::Work(error) => RunError::Failed(error),
-                Failure::Value(source) => json("value", source),
-            });
+        if let Some(error) = failure.flatten() {
+            return Err(RunError::Failed(error));
         }
         let (response, replayed) = match answer {
             Answer::Ran { response, .. } => (response, false),
@@ -255,23 +264,46 @@ impl Job {
     }
 }
 
-/// What went wrong in the caller's own work; it has no stored form.
-enum Failure<E> {
-    Work(E),
-    Value(serde_json::Error),
+/// What is stored of a result, and the error of the caller's own work, which has no stored form.
+fn outcome<T: Serialize, E: fmt::Display>(
+    result: Result<T, E>,
+    execution: &Execution,
+) -> (Outcome, Option<E>) {
+    match result {
+        Ok(value) => {
+            let response = written(&value, execution);
+            (response.into(), None)
+        }
+        Err(error) => {
+            let told = error.to_string();
+            let response = Response::new(StatusCode::INTERNAL_SERVER_ERROR, told);
+            (response.into(), Some(error))
+        }
+    }
 }
 
-fn outcome<T: Serialize, E: fmt::Display>(result: Result<T, E>) -> (Outcome, Option<Failure<E>>) {
-    let (shown, failed) = match result.map(|value| serde_json::to_vec(&value)) {
-        Ok(Ok(body)) => return (Response::new(StatusCode::OK, body).into(), None),
-        Ok(Err(error)) => (error.to_string(), Failure::Value(error)),
-        Err(error) => (error.to_string(), Failure::Work(error)),
-    };
-    let stored = Response::new(StatusCode::INTERNAL_SERVER_ERROR, shown);
-    (stored.into(), Some(failed))
+/// A value as it is stored. One that cannot be written has still been made: what is stored then says so,
+/// under any policy, because nothing stored would mean to make it again.
+pub(super) fn written<T: Serialize>(value: &T, execution: &Execution) -> Response {
+    match serde_json::to_vec(value) {
+        Ok(body) => Response::new(StatusCode::OK, body),
+        Err(error) => {
+            execution.store_unless_said();
+            Response::new(NOT_KEPT, error.to_string())
+        }
+    }
+}
+
+/// Why the value that a stored answer stands for was not kept; nothing if it was.
+pub(super) fn why_not_kept(response: &Response) -> Option<String> {
+    let is_marker = response.origin == Origin::Handler && response.status == NOT_KEPT;
+    is_marker.then(|| String::from_utf8_lossy(&response.body).into_owned())
 }
 
 fn read<T: DeserializeOwned, E>(response: &Response) -> Result<T, RunError<E>> {
+    if let Some(why) = why_not_kept(response) {
+        return Err(RunError::NotKept { why });
+    }
     match response.origin {
         Origin::Panicked => Err(RunError::Panicked),
         Origin::TooLarge => Err(RunError::Refused(Refusal::new(Reason::ResponseTooLarge))),

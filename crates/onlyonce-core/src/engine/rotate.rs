@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::lock;
-use crate::policy::Policy;
+use crate::policy::{Fate, Policy};
 use crate::record::{Meta, Replay};
 use crate::refusal::Reason;
 
@@ -207,7 +207,11 @@ fn echo(answer: &Answer, outer: &Execution) -> Outcome {
         } => {
             match receipt {
                 // As long as the handler asked for, which told only the inner one.
-                Some(receipt) => outer.keep_for(receipt.expires_at.since(receipt.completed_at)),
+                Some(receipt) => {
+                    outer.keep_for(receipt.expires_at.since(receipt.completed_at));
+                    // Whatever its status: it was for the inner one to say what is stored.
+                    outer.wish(Fate::Stored);
+                }
                 None if *in_doubt => outer.leave_in_doubt(),
                 None => outer.do_not_store(),
             }

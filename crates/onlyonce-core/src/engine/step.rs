@@ -23,7 +23,7 @@ use crate::store::StoreError;
 use super::Engine;
 use super::call::{Answer, Call, Outcome, Verdict};
 use super::execution::Execution;
-use super::job::{Look, Question};
+use super::job::{Look, Question, why_not_kept, written};
 use super::reconcile::Finding;
 
 pub use self::records::{step_of, steps_of};
@@ -147,7 +147,15 @@ pub enum StepError<E> {
     /// rule is to hold.
     #[error("{0}")]
     Failed(E),
-    /// Input, value or stored value cannot be written or read as JSON.
+    /// The step ran, and its value could not be written as JSON. No later attempt runs it again.
+    #[error("step `{name}` ran, but its value could not be kept: {why}")]
+    NotKept {
+        /// Its name.
+        name: String,
+        /// What stood in the way.
+        why: String,
+    },
+    /// Input or stored value cannot be written or read as JSON.
     #[error("step `{name}`: its {what} is not valid JSON for its type")]
     Json {
         /// Its name.
@@ -298,11 +306,11 @@ impl Step<'_> {
         match verdict {
             Verdict::Execute(held) => {
                 let inside = held.execution().clone();
-                let (outcome, made) = match work(inside).await {
-                    Ok(value) => match serde_json::to_vec(&value) {
-                        Ok(body) => (finished(body, engine.members(&input)), Ok(value)),
-                        Err(source) => (failed(), Err(json(name, "value", source))),
-                    },
+                let (outcome, made) = match work(inside.clone()).await {
+                    Ok(value) => {
+                        let response = written(&value, &inside);
+                        (finished(response, engine.members(&input)), Ok(value))
+                    }
                     Err(error) => (failed(), Err(StepError::Failed(error))),
                 };
                 let answer = Box::pin(engine.finish(held, outcome)).await;
@@ -310,9 +318,14 @@ impl Step<'_> {
                     (
                         Ok(value),
                         Answer::Ran {
-                            as_returned: true, ..
+                            response,
+                            as_returned: true,
+                            ..
                         },
-                    ) => Ok(value),
+                    ) => match why_not_kept(&response) {
+                        Some(why) => Err(not_kept(name, why)),
+                        None => Ok(value),
+                    },
                     (
                         _,
                         Answer::Ran {
@@ -507,8 +520,7 @@ fn is_name(name: &str) -> bool {
     (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_plain)
 }
 
-fn finished(body: Vec<u8>, members: Vec<(String, String)>) -> Outcome {
-    let mut response = Response::new(StatusCode::OK, body);
+fn finished(mut response: Response, members: Vec<(String, String)>) -> Outcome {
     let told = serde_json::to_string(&members).ok();
     // A name that no header can hold is not told.
     if let Some(told) = told.and_then(|it| HeaderValue::from_str(&it).ok()) {
@@ -538,6 +550,9 @@ fn refused<E>(name: &str, slot: Slot, refusal: Refusal) -> StepError<E> {
 }
 
 fn read<T: DeserializeOwned, E>(name: &str, response: &Response) -> Result<T, StepError<E>> {
+    if let Some(why) = why_not_kept(response) {
+        return Err(not_kept(name, why));
+    }
     match response.origin {
         Origin::Handler => serde_json::from_slice(&response.body)
             .map_err(|source| json(name, "stored value", source)),
@@ -545,6 +560,13 @@ fn read<T: DeserializeOwned, E>(name: &str, response: &Response) -> Result<T, St
             name: name.to_owned(),
             refusal: Refusal::new(Reason::ResponseTooLarge),
         }),
+    }
+}
+
+fn not_kept<E>(name: &str, why: String) -> StepError<E> {
+    StepError::NotKept {
+        name: name.to_owned(),
+        why,
     }
 }
 

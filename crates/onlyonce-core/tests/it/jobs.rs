@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use onlyonce_core::engine::job::{Ran, RunError};
-use onlyonce_core::{Engine, MemoryStore, Reason};
+use onlyonce_core::{Engine, Execution, MemoryStore, OnLapse, Policy, Reason};
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -204,4 +204,61 @@ async fn a_stored_value_of_another_type_is_an_error_not_garbage() {
             ..
         })
     ));
+}
+
+/// What JSON has no form for: its keys are texts.
+type NotJson = HashMap<(u8, u8), u8>;
+
+fn not_json() -> NotJson {
+    HashMap::from([((1, 2), 3)])
+}
+
+#[tokio::test]
+async fn a_value_that_cannot_be_written_is_told_as_such_and_its_job_does_not_run_again() {
+    let engine = engine().await;
+    let runs = Arc::new(AtomicUsize::new(0));
+    let job = engine.job("charge");
+    let held = Policy {
+        on_lapse: OnLapse::Hold,
+        ..job.rules().clone()
+    };
+    for (key, job) in [("rerun", job.clone()), ("hold", job.policy(held))] {
+        let run = || {
+            let runs = Arc::clone(&runs);
+            job.run(key, "", async move || {
+                runs.fetch_add(1, Ordering::SeqCst);
+                Ok::<NotJson, String>(not_json())
+            })
+        };
+        let before = runs.load(Ordering::SeqCst);
+
+        for _ in 0..3 {
+            let told = run().await.unwrap_err().to_string();
+
+            assert!(
+                told.starts_with("the job ran, but its value could not be kept: key must be"),
+                "{told}"
+            );
+        }
+        assert_eq!(runs.load(Ordering::SeqCst), before + 1, "{key}");
+    }
+}
+
+#[tokio::test]
+async fn a_job_that_asks_not_to_be_stored_runs_again_though_its_value_cannot_be_written() {
+    let engine = engine().await;
+    let runs = Arc::new(AtomicUsize::new(0));
+    let job = engine.job("look");
+    for _ in 0..2 {
+        let runs = Arc::clone(&runs);
+        let ran = job.run_with("key", "", async move |execution: Execution| {
+            runs.fetch_add(1, Ordering::SeqCst);
+            execution.do_not_store();
+            Ok::<NotJson, String>(not_json())
+        });
+
+        assert!(ran.await.is_err());
+    }
+
+    assert_eq!(runs.load(Ordering::SeqCst), 2);
 }

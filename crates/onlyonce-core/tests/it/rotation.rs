@@ -1,7 +1,9 @@
 //! PROTOCOL 19: while the slot secret is rotated, processes that know the old one, both, or the new
 //! one find each other's records, and nothing runs twice.
 
+use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use onlyonce_core::engine::{FormerSecret, OpenError, Verdict};
@@ -276,6 +278,29 @@ async fn a_job_is_found_under_both_too() {
     assert_eq!(run(&both, 1).await, 1);
     assert_eq!(run(&old, 2).await, 1);
     assert_eq!(run(&new, 3).await, 1);
+}
+
+/// Its policy does not store failures, but this job's answer is to be stored: under both secrets.
+#[tokio::test]
+async fn a_job_whose_value_cannot_be_written_runs_once_under_both() {
+    let store = Arc::new(Probe::default());
+    let nodes = all(&store).await;
+    let runs = Arc::new(AtomicUsize::new(0));
+
+    for node in [&nodes[1], &nodes[0], &nodes[2]] {
+        let runs = Arc::clone(&runs);
+        let work = async move || {
+            runs.fetch_add(1, Ordering::SeqCst);
+            Ok::<_, String>(HashMap::from([((1, 2), 3)]))
+        };
+        let ran = node
+            .engine
+            .run::<_, HashMap<(u8, u8), u8>, _, _, _>("key", "", work);
+
+        assert!(ran.await.is_err());
+    }
+
+    assert_eq!(runs.load(Ordering::SeqCst), 1);
 }
 
 async fn open(

@@ -1,5 +1,6 @@
 //! Steps of an execution: each runs once, also if the execution runs again.
 
+use std::collections::HashMap;
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -608,4 +609,30 @@ async fn a_step_that_an_operator_has_just_resolved_does_not_run_however_short_it
 
     assert_eq!(value.unwrap(), "charge found");
     assert_eq!(world.effects(), ["reserve", "charge", "mail"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_step_whose_value_cannot_be_written_does_not_run_again() {
+    let engine = Engine::open(MemoryStore::new()).await.unwrap();
+    let job = engine.job("ride");
+    let charges = Arc::new(AtomicUsize::new(0));
+
+    for _ in 0..3 {
+        let charges = Arc::clone(&charges);
+        let work = async move |execution: Execution| {
+            let charge = execution.step("charge", &700).run(async || {
+                charges.fetch_add(1, Ordering::SeqCst);
+                Ok::<HashMap<(u8, u8), u8>, String>(HashMap::from([((1, 2), 3)]))
+            });
+            charge.await?;
+            Ok::<(), String>(())
+        };
+        let told = job.run_with("ride-7", &700, work).await.unwrap_err();
+
+        let told = told.to_string();
+        let wanted = "step `charge` ran, but its value could not be kept: key must be";
+        assert!(told.contains(wanted), "{told}");
+    }
+
+    assert_eq!(charges.load(Ordering::SeqCst), 1);
 }
