@@ -155,6 +155,7 @@ fn refused(py: Python<'_>, refusal: &Refusal) -> PyResult<PyErr> {
         | Reason::Unverified
         | Reason::RequestTooLarge
         | Reason::RequestUnreadable
+        | Reason::RequestEncoded
         | Reason::Panicked
         | Reason::ResponseTooLarge => Refused::new_err(text),
     };

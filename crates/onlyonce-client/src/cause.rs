@@ -173,9 +173,11 @@ impl Cause {
 impl From<Reason> for Cause {
     fn from(reason: Reason) -> Self {
         match reason {
-            Reason::MissingKey | Reason::BadKey | Reason::BadTtl | Reason::Unscoped => {
-                Self::Rejected
-            }
+            Reason::MissingKey
+            | Reason::BadKey
+            | Reason::BadTtl
+            | Reason::Unscoped
+            | Reason::RequestEncoded => Self::Rejected,
             Reason::Unverified => Self::Unauthorised,
             Reason::RequestTooLarge => Self::RequestTooLarge,
             Reason::Mismatch | Reason::OtherCredential => Self::Conflict,

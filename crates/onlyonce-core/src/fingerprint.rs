@@ -13,7 +13,7 @@ use std::fmt;
 
 use sha2::{Digest, Sha256};
 
-pub use rule::{BodyRule, FingerprintRule, Numbers, RequestParts};
+pub use rule::{BodyRule, FingerprintRule, Numbers, RequestParts, is_encoded};
 
 /// SHA-256 of a request's meaning, with the recipe that made it.
 ///

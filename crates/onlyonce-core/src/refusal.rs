@@ -59,6 +59,8 @@ pub enum Reason {
     RequestTooLarge,
     /// The request's body broke off.
     RequestUnreadable,
+    /// The request's body has a content coding, and members of it say which key or whose request it is.
+    RequestEncoded,
     /// The key was used for something else.
     Mismatch,
     /// The key was used with another credential, and neither is verified.
@@ -95,7 +97,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason, in the order of the tables.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 25] = [
         Self::MissingKey,
         Self::BadKey,
         Self::KeyOutOfTime,
@@ -104,6 +106,7 @@ impl Reason {
         Self::Unverified,
         Self::RequestTooLarge,
         Self::RequestUnreadable,
+        Self::RequestEncoded,
         Self::Mismatch,
         Self::OtherCredential,
         Self::InProgress,
@@ -133,6 +136,7 @@ impl Reason {
             Self::Unverified => "unverified",
             Self::RequestTooLarge => "request-too-large",
             Self::RequestUnreadable => "request-unreadable",
+            Self::RequestEncoded => "request-encoded",
             Self::Mismatch => "mismatch",
             Self::OtherCredential => "other-credential",
             Self::InProgress => "in-progress",
@@ -172,6 +176,9 @@ impl Reason {
             }
             Self::RequestTooLarge => "the request body is larger than keyed requests may be here",
             Self::RequestUnreadable => "the request body could not be read to its end",
+            Self::RequestEncoded => {
+                "the request body is encoded, as its Content-Encoding says, but what it holds decides which key counts or whose request it is, so this request was not run: repeat it with the same key and without Content-Encoding"
+            }
             Self::Mismatch => {
                 "this idempotency key was already used for a different request: use a new key"
             }

@@ -262,6 +262,7 @@ fn advice(reason: Reason, audience: &Audience) -> String {
         Reason::OutcomeUnknown | Reason::TimedOut | Reason::Panicked => unknown(audience),
         Reason::RequestTooLarge
         | Reason::RequestUnreadable
+        | Reason::RequestEncoded
         | Reason::Unverified
         | Reason::NotRun
         | Reason::ShuttingDown

@@ -265,6 +265,7 @@ impl Metrics {
             | Reason::Unverified
             | Reason::RequestTooLarge
             | Reason::RequestUnreadable
+            | Reason::RequestEncoded
             | Reason::OutcomeUnknown
             | Reason::TimedOut
             | Reason::NotRun

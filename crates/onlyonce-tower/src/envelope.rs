@@ -173,6 +173,7 @@ fn title(reason: Reason) -> &'static str {
         Reason::Unverified => "Token not valid",
         Reason::RequestTooLarge => "Request body too large",
         Reason::RequestUnreadable => "Request body not readable",
+        Reason::RequestEncoded => "Request body encoded",
         Reason::Mismatch => "Idempotency key used for another request",
         Reason::OtherCredential => "Idempotency key used with another credential",
         Reason::InProgress => "Request still in progress",

@@ -47,7 +47,11 @@ pub(crate) fn effective_status(
 /// A refusal as gRPC says it: all in the headers, nothing in the body.
 pub(crate) fn refuse(refusal: &Refusal) -> Response<Whole> {
     let code = match refusal.reason {
-        Reason::MissingKey | Reason::BadKey | Reason::BadTtl | Reason::RequestUnreadable => "3",
+        Reason::MissingKey
+        | Reason::BadKey
+        | Reason::BadTtl
+        | Reason::RequestUnreadable
+        | Reason::RequestEncoded => "3",
         Reason::RequestTooLarge
         | Reason::TooManyWaiters
         | Reason::OverQuota

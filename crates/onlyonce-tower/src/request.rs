@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::header::ACCEPT_ENCODING;
 use http::{HeaderMap, HeaderName, HeaderValue, request};
 use onlyonce_core::engine::{Call, Who};
-use onlyonce_core::fingerprint::{Fingerprint, RequestParts};
+use onlyonce_core::fingerprint::{Fingerprint, RequestParts, is_encoded};
 use onlyonce_core::policy::{KeyNeed, Policy};
 use onlyonce_core::{Engine, Key, Reason, Refusal, Slot};
 
@@ -66,6 +66,9 @@ pub(crate) fn head(parts: &request::Parts, settings: &Settings) -> Head {
             KeyNeed::Optional => Head::Pass,
             KeyNeed::Required => Head::Refuse(Refusal::new(Reason::MissingKey)),
         },
+        Ok(found) if needs_members(found.is_some(), settings) && is_encoded(&parts.headers) => {
+            Head::Refuse(Refusal::new(Reason::RequestEncoded))
+        }
         Ok(found) => match keep_for(&parts.headers, policy) {
             Ok(keep_for) => {
                 let (key, echo) = found.unzip();
@@ -81,6 +84,14 @@ pub(crate) fn head(parts: &request::Parts, settings: &Settings) -> Head {
         },
         Err(error) => Head::Refuse(Refusal::new(Reason::BadKey).because(error)),
     }
+}
+
+/// Whether members of the body say which key counts, or whose request it is. What cannot be read there would
+/// be taken for absent: the request would run without its key, or as another caller's.
+fn needs_members(has_key: bool, settings: &Settings) -> bool {
+    let http = &settings.policy.http;
+    let finds_key = http.may_be_in_body() && !(has_key && key::header_counts(&settings.policy));
+    finds_key || settings.scope.reads_body()
 }
 
 /// What a request for the status of a key is; nothing if this is none.

@@ -69,6 +69,11 @@ const REFUSALS: [(&str, &str); 9] = [
         "request-unreadable",
         "broke off while they were sent, and would not have run",
     ),
+    (
+        "request-encoded",
+        "would have been refused, because their body has a `Content-Encoding` and decides which key counts or \
+         whose request it is",
+    ),
 ];
 /// What requests and answers were like besides.
 const FINDINGS: [(&str, &str); 3] = [

@@ -236,6 +236,7 @@ fn echo(answer: &Answer, outer: &Execution) -> Outcome {
             | Reason::Unverified
             | Reason::RequestTooLarge
             | Reason::RequestUnreadable
+            | Reason::RequestEncoded
             | Reason::Mismatch
             | Reason::OtherCredential
             | Reason::InProgress

@@ -311,6 +311,7 @@ fn refused(about: &About<'_>, reason: Reason, original: Option<&Original>, took:
         | Reason::Unverified
         | Reason::RequestTooLarge
         | Reason::RequestUnreadable
+        | Reason::RequestEncoded
         | Reason::InProgress
         | Reason::OutcomeUnknown
         | Reason::TimedOut

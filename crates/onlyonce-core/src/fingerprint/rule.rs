@@ -213,8 +213,8 @@ fn add_lines(builder: &mut FingerprintBuilder, headers: &HeaderMap, name: &Heade
     }
 }
 
-/// Whether the body's bytes are not those of its media type, as `gzip` or the like says.
-fn is_encoded(headers: &HeaderMap) -> bool {
+/// Whether the body's bytes are not those of its media type, as a `Content-Encoding` of `gzip` or the like says.
+pub fn is_encoded(headers: &HeaderMap) -> bool {
     headers.get_all(CONTENT_ENCODING).iter().any(|value| {
         let coding = value.as_bytes().trim_ascii();
         !coding.is_empty() && !coding.eq_ignore_ascii_case(b"identity")

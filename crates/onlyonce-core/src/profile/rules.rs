@@ -36,7 +36,8 @@ pub struct Rules {
     /// The header that carries the key.
     pub key_header: Option<Header>,
     /// Where else the key may be: a place in a JSON body, as a JSON Pointer like `/order/key` or the
-    /// name of a top-level member.
+    /// name of a top-level member. A body that may hold the key is refused (415) if it has a
+    /// `Content-Encoding`.
     pub key_member: Option<Maybe<Pointer>>,
     /// Which key counts if one is in the header and another one in the body: `header` or `body`.
     pub key_first: Option<FirstIn>,
@@ -54,7 +55,8 @@ pub struct Rules {
     pub derive: Option<Maybe<Derive>>,
     /// Where a client asks what has become of its key: with `"/status"`, `GET /status/orders` and the
     /// same key, host and credentials say `running`, `done`, `in-doubt` or `unknown` of an operation
-    /// at `/orders`, and run nothing. `Prefer: wait=N` waits while it runs, at most `wait`.
+    /// at `/orders`, and run nothing. `Prefer: wait=N` waits while it runs, at most `wait`. Where routes
+    /// differ by method alone, each of them is asked.
     pub status_path: Option<Maybe<StatusPath>>,
     /// Whose record it is: `route`, `caller`, `path:NAME`, `path-after:SEGMENT`, `header:NAME`,
     /// `trusted-header:NAME`, `user-header:NAME`, `cookie:NAME`, `body:MEMBER`, `jwt:CLAIM`; and always the host.
@@ -134,7 +136,8 @@ pub struct Fingerprint {
     pub content_type: Option<bool>,
     /// Headers of which every line counts.
     pub headers: Option<Vec<Header>>,
-    /// How the body counts: by meaning for JSON, forms and multipart, by bytes, or not at all.
+    /// How the body counts: by meaning for JSON, forms and multipart, by bytes, or not at all. One with a
+    /// `Content-Encoding` counts by its bytes, as sent, all of them.
     pub body: Option<Body>,
     /// What of a JSON body counts, as JSON Pointers; all of it if there are none. Goes with
     /// `canonical`.

@@ -86,6 +86,7 @@ fn a_refusal_may_be_retried_only_where_that_can_help() {
                 | Reason::Unscoped
                 | Reason::Unverified
                 | Reason::RequestTooLarge
+                | Reason::RequestEncoded
                 | Reason::Mismatch
                 | Reason::OtherCredential
                 | Reason::OutcomeUnknown

@@ -131,6 +131,7 @@ impl Heard {
             | Reason::Unverified
             | Reason::RequestTooLarge
             | Reason::RequestUnreadable
+            | Reason::RequestEncoded
             | Reason::TooManyRunning
             | Reason::TooMuchBuffered
             | Reason::OverQuota

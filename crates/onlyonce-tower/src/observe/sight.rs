@@ -68,7 +68,9 @@ impl Sight {
             self,
             Self::Unkeyed
                 | Self::Unseen
-                | Self::Refused(Reason::MissingKey | Reason::RequestUnreadable)
+                | Self::Refused(
+                    Reason::MissingKey | Reason::RequestUnreadable | Reason::RequestEncoded
+                )
         )
     }
 

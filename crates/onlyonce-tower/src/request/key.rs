@@ -60,6 +60,11 @@ fn is_in_time(key: &Key, headers: &HeaderMap, settings: &Settings) -> Result<(),
     }
 }
 
+/// Whether a key in the header counts, whatever the body has.
+pub(super) fn header_counts(policy: &Policy) -> bool {
+    policy.http.key_first == KeyFirst::Header || policy.http.key_member.is_none()
+}
+
 /// The key that counts: of the header, of a member of the body, or derived from the body.
 pub(super) fn that_counts(
     parts: &request::Parts,
@@ -69,9 +74,7 @@ pub(super) fn that_counts(
 ) -> Result<Option<Key>, Refusal> {
     let policy = &settings.policy;
     let bad = |error: KeyError| Refusal::new(Reason::BadKey).because(error);
-    let header_counts =
-        policy.http.key_first == KeyFirst::Header || policy.http.key_member.is_none();
-    if let Some(key) = covered.key.as_ref().filter(|_| header_counts) {
+    if let Some(key) = covered.key.as_ref().filter(|_| header_counts(policy)) {
         return Ok(Some(key.clone()));
     }
     if let Some(key) = key_member(body, policy).map_err(bad)? {

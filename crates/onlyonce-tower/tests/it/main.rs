@@ -11,6 +11,7 @@ mod bad_input;
 mod derived_keys;
 mod details;
 mod duplicates;
+mod encoded;
 mod extension;
 mod extractor;
 mod grpc;
