@@ -54,12 +54,38 @@ pub struct ClientAddress(pub IpAddr);
 /// Which parts address a record, in order.
 #[derive(Clone, Debug)]
 pub(crate) struct ScopeRule {
-    parts: Vec<ScopePart>,
+    parts: Vec<NamedPart>,
     /// What says the type of an actor.
     actor_type: Option<ActorType>,
     /// What verifies tokens, for the part `jwt:CLAIM`.
     #[cfg(feature = "jwt")]
     verifier: Option<JwtVerifier>,
+}
+
+/// A part, and what it is called in an address. Its kind belongs to the name: routes of one store may have
+/// different rules, and the cookie that a client made up is not the header of the same name that a proxy has set.
+#[derive(Clone, Debug)]
+struct NamedPart {
+    part: ScopePart,
+    name: Arc<str>,
+}
+
+impl NamedPart {
+    fn new(part: ScopePart) -> Self {
+        let name = match &part {
+            // What tells its name besides addresses the same records.
+            ScopePart::UserHeader(name) => ScopePart::Header {
+                name: name.clone(),
+                trusted: true,
+            }
+            .to_string(),
+            other => other.to_string(),
+        };
+        Self {
+            part,
+            name: name.into(),
+        }
+    }
 }
 
 /// A request's scope, and what was learnt of its caller on the way.
@@ -93,7 +119,7 @@ impl ScopeRule {
             parts.push(ScopePart::Caller);
         }
         Self {
-            parts,
+            parts: parts.into_iter().map(NamedPart::new).collect(),
             actor_type: None,
             #[cfg(feature = "jwt")]
             verifier: None,
@@ -127,7 +153,7 @@ impl ScopeRule {
         let by_authorization = self
             .parts
             .iter()
-            .any(|part| matches!(part, ScopePart::Caller));
+            .any(|it| matches!(it.part, ScopePart::Caller));
         if by_authorization {
             vec![
                 "callers are told apart by their Authorization header, which is not verified here: anonymous callers share one scope, and a refreshed opaque token counts as another caller; insert a `Principal`, verify a JWT, or configure a scope",
@@ -140,7 +166,7 @@ impl ScopeRule {
     /// Whether a member of the body tells records apart.
     pub(crate) fn reads_body(&self) -> bool {
         let mut parts = self.parts.iter();
-        parts.any(|part| matches!(part, ScopePart::Body(_)))
+        parts.any(|it| matches!(it.part, ScopePart::Body(_)))
     }
 
     pub(crate) fn read<'a>(
@@ -183,7 +209,7 @@ impl ScopeRule {
             params: &[],
             body: b"",
         };
-        let telling = self.parts.iter().filter(|part| tells_callers_apart(part));
+        let telling = self.parts.iter().filter(|it| tells_callers_apart(&it.part));
         for part in telling {
             // What cannot be read proves nothing.
             drop(self.read_part(part, &subject, engine, &mut read));
@@ -235,51 +261,51 @@ impl<'a> Scoped<'a> {
 impl ScopeRule {
     fn read_part<'a>(
         &self,
-        part: &ScopePart,
+        NamedPart { part, name: called }: &NamedPart,
         subject: &Subject<'a>,
         engine: &Engine,
         scoped: &mut Scoped<'a>,
     ) -> Result<(), Refusal> {
         match part {
-            ScopePart::Route => scoped.part("route", Some(subject.path)),
+            ScopePart::Route => scoped.part(called, Some(subject.path)),
             ScopePart::Caller => caller::read(subject.parts, engine, scoped)?,
             ScopePart::Path(name) => {
                 let found = subject.params.iter().find(|(param, _)| param == name);
-                scoped.named(name, found.map(|(_, value)| value.as_str()));
+                scoped.named(called, found.map(|(_, value)| value.as_str()));
             }
             ScopePart::PathAfter(segment) => {
-                scoped.named(segment, read::segment_after(subject.path, segment));
+                scoped.named(called, read::segment_after(subject.path, segment));
             }
             ScopePart::Header {
                 name,
                 trusted: false,
             } => {
                 let value = read::only_line(&subject.parts.headers, name)?;
-                scoped.part(name.as_str(), value);
+                scoped.part(called, value);
             }
             // Its value may be a secret, such as an API key: it names nobody.
             ScopePart::Header {
                 name,
                 trusted: true,
             } => {
-                self.read_trusted(name, subject, engine, scoped)?;
+                self.read_trusted(called, name, subject, engine, scoped)?;
             }
             ScopePart::UserHeader(name) => {
-                let value = self.read_trusted(name, subject, engine, scoped)?;
+                let value = self.read_trusted(called, name, subject, engine, scoped)?;
                 scoped.actor = value.and_then(|it| str::from_utf8(it).ok()).map(Into::into);
             }
             ScopePart::Cookie(name) => {
                 let value = read::cookie(&subject.parts.headers, name)?;
-                scoped.part(name, value);
+                scoped.part(called, value);
                 match value.filter(|value| !value.is_empty()) {
                     Some(value) => scoped.secret = Some(value),
                     None => caller::read(subject.parts, engine, scoped)?,
                 }
             }
             ScopePart::Body(member) => {
-                scoped.part(member, read::member(subject.body, member)?);
+                scoped.part(called, read::member(subject.body, member)?);
             }
-            ScopePart::Jwt(claim) => self.read_token(claim, subject, scoped)?,
+            ScopePart::Jwt(claim) => self.read_token(called, claim, subject, scoped)?,
         }
         Ok(())
     }
@@ -288,16 +314,17 @@ impl ScopeRule {
     /// are still told apart by their credential.
     fn read_trusted<'a>(
         &self,
+        called: &str,
         name: &http::HeaderName,
         subject: &Subject<'a>,
         engine: &Engine,
         scoped: &mut Scoped<'a>,
     ) -> Result<Option<&'a [u8]>, Refusal> {
         let value = read::only_line(&subject.parts.headers, name)?;
-        scoped.part(name.as_str(), value);
+        scoped.part(called, value);
         let value = value.filter(|value| !value.is_empty());
         match value {
-            Some(value) => scoped.prove(&[name.as_str().as_bytes(), value]),
+            Some(value) => scoped.prove(&[called.as_bytes(), value]),
             None => caller::read(subject.parts, engine, scoped)?,
         }
         Ok(value)
@@ -306,6 +333,7 @@ impl ScopeRule {
     #[cfg(feature = "jwt")]
     fn read_token<'a>(
         &self,
+        called: &str,
         claim: &str,
         subject: &Subject<'a>,
         scoped: &mut Scoped<'a>,
@@ -316,7 +344,7 @@ impl ScopeRule {
                     Some(ActorType::Claim(kind)) => Some(kind.as_str()),
                     Some(ActorType::Always(_) | ActorType::Header(_)) | None => None,
                 };
-                verifier.read(claim, kind, subject.parts, scoped)
+                verifier.read(called, claim, kind, subject.parts, scoped)
             }
             None => Err(no_verifier()),
         }
@@ -325,6 +353,7 @@ impl ScopeRule {
     #[cfg(not(feature = "jwt"))]
     fn read_token(
         &self,
+        _called: &str,
         _claim: &str,
         _subject: &Subject<'_>,
         _scoped: &mut Scoped<'_>,

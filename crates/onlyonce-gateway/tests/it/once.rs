@@ -263,3 +263,34 @@ async fn draining_lets_what_runs_end() {
     assert_eq!(running.await.unwrap(), "slow 1");
     assert_eq!(drained.await.unwrap(), 0);
 }
+
+/// Two routes of one store: neither sees the other's records, in whatever order they are used.
+#[tokio::test]
+async fn a_key_runs_once_in_each_scope_that_it_is_used_in() {
+    let service = Service::start().await;
+    let routes = "[[route]]\nmatch = \"POST /echo\"\nscope = [\"route\", \"caller\"]\n\
+        [[route]]\nmatch = \"PUT /echo\"\nscope = [\"trusted-header:x-account\"]\n\
+        [[route]]\nmatch = \"PATCH /echo\"\nscope = [\"trusted-header:x-account\"]\n";
+    let gateway = gateway(service.address, routes).await;
+    let send = async |method: &str| {
+        let request = client()
+            .request(
+                method.parse().unwrap(),
+                format!("http://{}/echo", gateway.address()),
+            )
+            .header("x-account", "7")
+            .header("authorization", "ada")
+            .header("idempotency-key", "key");
+        let answer = request.body(method.to_owned()).send().await.unwrap();
+        let is_replay = answer.headers().contains_key("idempotent-replayed");
+        (answer.status().as_u16(), is_replay)
+    };
+
+    for is_replay in [false, true] {
+        for method in ["POST", "PUT"] {
+            assert_eq!(send(method).await, (200, is_replay), "{method}");
+        }
+    }
+    // In one scope a key names one operation, whichever route it came by.
+    assert_eq!(send("PATCH").await.0, 422);
+}

@@ -130,6 +130,7 @@ impl JwtVerifier {
     /// verify.
     pub(super) fn read<'a>(
         &self,
+        called: &str,
         claim: &str,
         kind: Option<&str>,
         parts: &'a request::Parts,
@@ -153,9 +154,10 @@ impl JwtVerifier {
         read.actor = Some(claim.into());
         read.kind = kind.and_then(text).map(str::to_owned);
         let known_issuer = issuer.unwrap_or_default();
-        read.prove(&[b"jwt", known_issuer.as_bytes(), claim.as_bytes()]);
+        let who = [called, known_issuer, claim];
+        read.prove(&who.map(str::as_bytes));
         read.part("verified issuer", issuer);
-        read.part("verified claim", Some(claim));
+        read.part(called, Some(claim));
         Ok(())
     }
 

@@ -12,6 +12,8 @@ use crate::support::{App, Ask, PATH, ask, post, uuid};
 mod axum_routes;
 #[cfg(feature = "jwt")]
 mod jwt;
+#[cfg(feature = "jwt")]
+mod scopes;
 mod unreadable;
 mod unverified;
 
