@@ -32,6 +32,7 @@ use self::terms::{Common, Terms};
 use self::upstreams::Upstreams;
 pub(crate) use self::upstreams::patience as upstream_patience;
 
+mod asking;
 mod background;
 mod per_worker;
 mod terms;
@@ -44,6 +45,7 @@ const TOOL_MAX: Duration = Duration::from_secs(60 * 60);
 pub(crate) const WEB_SOCKET_IDLE_MAX: Duration = Duration::from_secs(3600);
 
 type Classify = fn(&Failure) -> Release;
+type Once = Idempotent<Identified, Classify>;
 
 /// Everything a request can meet.
 pub(crate) struct Site {
@@ -71,7 +73,7 @@ struct Route {
 #[derive(Clone)]
 enum Handling {
     Pass(Upstream),
-    Once(Idempotent<Identified, Classify>, Option<Arc<AuthCheck>>),
+    Once(Once, Option<Arc<AuthCheck>>),
     /// Passes too, and is looked at on its way.
     Observe(Idempotent<Upstream, Classify>),
     Mcp(Endpoint),
@@ -233,6 +235,10 @@ impl Site {
             Ok(request) => request,
             Err(bad) => return bad.answer(),
         };
+        let asked = self.asked_for_status(request.method(), request.uri().path());
+        if !asked.is_empty() {
+            return asking::ask(asked, request).await;
+        }
         let handling = match self.handling(&request) {
             Ok(handling) => handling,
             Err(bad) => return bad.answer(),
@@ -284,11 +290,7 @@ impl Site {
     }
 
     /// The span of a keyed request, where there are traces.
-    fn span(
-        &self,
-        service: &Idempotent<Identified, Classify>,
-        request: &mut Request<ClientBody>,
-    ) -> Option<RequestSpan> {
+    fn span(&self, service: &Once, request: &mut Request<ClientBody>) -> Option<RequestSpan> {
         let traces = self.traces.as_ref()?;
         let route = service.keyed_route(request)?;
         let method = request.method().clone();
@@ -331,9 +333,6 @@ impl Site {
     /// How a request is handled, if it has somewhere to go.
     fn handling<B>(&self, request: &Request<B>) -> Result<Option<Handling>, BadHead> {
         let (method, path) = (request.method(), request.uri().path());
-        if let Some(handling) = self.status_of(method, path) {
-            return Ok(Some(handling.clone()));
-        }
         let found = self.route_of(method, path);
         // Without routes there is nothing that two readings could differ in.
         if !self.routes.is_empty() && self.is_ambiguous(method, path, found) {
@@ -360,19 +359,6 @@ impl Site {
         let all = || others.iter().chain([&found]);
         let handled = || all().filter_map(|route| self.handling_of(*route));
         handled().any(Handling::enforces) || !handled().any(Handling::observes)
-    }
-
-    /// Who answers a request for the status of a key: the first route that its operation's path matches.
-    fn status_of(&self, method: &Method, path: &str) -> Option<&Handling> {
-        let target = |handling: &Handling| match handling {
-            Handling::Once(service, _) => service.status_target(method, path).map(str::to_owned),
-            Handling::Pass(_) | Handling::Observe(_) | Handling::Mcp(_) => None,
-        };
-        let of_route = self.routes.iter().find(|route| {
-            target(&route.handling).is_some_and(|path| route.matcher.at(&path).is_ok())
-        });
-        let handling = of_route.map(|route| &route.handling);
-        handling.or_else(|| self.rest.as_ref().filter(|rest| target(rest).is_some()))
     }
 
     /// The number of the first route that matches.

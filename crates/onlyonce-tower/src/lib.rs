@@ -53,3 +53,4 @@ pub use onlyonce_core::{Execution, Finding};
 pub use reconcile::{Question, Reconciler, happened};
 pub use scope::{ClientAddress, Principal, ScopePart};
 pub use service::Idempotent;
+pub use status::ToldState;

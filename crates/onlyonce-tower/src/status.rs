@@ -24,6 +24,10 @@ pub(crate) fn target<'p>(rules: &HttpRules, method: &Method, path: &'p str) -> O
     (*method == Method::GET && rest.starts_with('/')).then_some(rest)
 }
 
+/// In the extensions of every answer to a status request, other than a refusal: where the key stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ToldState(pub KeyState);
+
 /// A status request.
 pub(crate) struct Asked {
     pub(crate) key: Key,
@@ -110,6 +114,7 @@ fn shown(status: &KeyStatus, policy: &Policy) -> Response<Whole> {
         data: body.to_string().into(),
         trailers: None,
     });
+    response.extensions_mut().insert(ToldState(status.state));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));

@@ -142,3 +142,52 @@ async fn what_a_body_tells_apart_is_not_said_to_be_unknown() {
 
     assert_eq!((status, said.get("state")), (400, None));
 }
+
+/// One path, a route for POST, one for PUT, and what is left: each has a scope of its own.
+const BY_METHOD: &str = "[[route]]\nmatch = \"POST /echo\"\nscope = [\"route\", \"caller\"]\n\
+    [[route]]\nmatch = \"PUT /echo\"\nscope = [\"caller\", \"header:x-tenant\"]\n";
+
+#[tokio::test]
+async fn every_route_of_the_path_is_asked_whatever_its_method() {
+    let service = Service::start().await;
+    let gateway = gateway(service.address, &format!("{RULES}{BY_METHOD}")).await;
+    for method in ["POST", "PUT", "DELETE"] {
+        let request = client()
+            .request(
+                method.parse().unwrap(),
+                format!("http://{}/echo", gateway.address()),
+            )
+            .header("authorization", "ada")
+            .header("idempotency-key", method);
+        assert_eq!(request.send().await.unwrap().status(), 200, "{method}");
+
+        let (status, said) = ask(&gateway, "/echo", method, "ada", 0).await;
+        assert_eq!((status, &said["state"]), (200, &"done".into()), "{method}");
+        let (status, _) = ask(&gateway, "/echo", method, "eve", 0).await;
+        assert_eq!(status, 404, "{method}");
+    }
+
+    let (status, said) = ask(&gateway, "/echo", "never-used", "ada", 0).await;
+    assert_eq!((status, &said["state"]), (404, &"unknown".into()));
+}
+
+#[tokio::test]
+async fn a_key_is_unknown_only_if_every_route_of_the_path_could_tell() {
+    let service = Service::start().await;
+    let routes = "[[route]]\nmatch = \"PUT /echo\"\nscope = [\"caller\", \"body:session\"]\n\
+                  [[route]]\nmatch = \"POST /echo\"\nscope = [\"route\", \"caller\"]\n";
+    let gateway = gateway(service.address, &format!("{RULES}{routes}")).await;
+    assert_eq!(
+        post(&gateway, "/echo", "ada")
+            .send()
+            .await
+            .unwrap()
+            .status(),
+        200
+    );
+
+    let (status, said) = ask(&gateway, "/echo", "key", "ada", 0).await;
+    assert_eq!((status, &said["state"]), (200, &"done".into()));
+    let (status, said) = ask(&gateway, "/echo", "never-used", "ada", 0).await;
+    assert_eq!((status, said.get("state")), (400, None));
+}

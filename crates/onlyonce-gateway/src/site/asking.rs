@@ -1,0 +1,75 @@
+//! Requests for the status of a key. One path may have a route for each method, and what is asked for does not
+//! say with which of them the key was used: so each of these routes is asked.
+
+use http::{Method, Request, Response};
+use onlyonce_core::engine::KeyState;
+use onlyonce_tower::ToldState;
+use tower_service::Service as _;
+
+use super::{Handling, Once, Site};
+use crate::body::{self, ClientBody, GatewayBody};
+
+impl Site {
+    /// Who may know the key that a status request asks about, in the order of the routes; nobody if it is
+    /// no such request.
+    pub(super) fn asked_for_status(&self, method: &Method, path: &str) -> Vec<Once> {
+        let of_routes = self
+            .routes
+            .iter()
+            .enumerate()
+            .filter_map(|(number, route)| {
+                let (service, operation) = route.handling.asked(method, path)?;
+                let knows = route.matcher.at(operation).is_ok()
+                    && !self.is_taken_before(number, route.method.as_ref(), operation);
+                knows.then_some(service)
+            });
+        let of_rest = self.rest.iter().filter_map(|rest| {
+            let (service, operation) = rest.asked(method, path)?;
+            let knows = !self.is_taken_before(self.routes.len(), None, operation);
+            knows.then_some(service)
+        });
+        of_routes.chain(of_rest).cloned().collect()
+    }
+
+    /// Whether a route before this one gets every request of its method for the path.
+    fn is_taken_before(&self, number: usize, method: Option<&Method>, path: &str) -> bool {
+        self.routes[..number].iter().any(|route| {
+            let is_wider = route.method.is_none() || route.method.as_ref() == method;
+            is_wider && route.matcher.at(path).is_ok()
+        })
+    }
+}
+
+impl Handling {
+    /// Who answers a status request here, and the path of the operation that it asks about.
+    fn asked<'a>(&'a self, method: &Method, path: &'a str) -> Option<(&'a Once, &'a str)> {
+        match self {
+            Self::Once(service, _) => Some((service, service.status_target(method, path)?)),
+            Self::Pass(_) | Self::Observe(_) | Self::Mcp(_) => None,
+        }
+    }
+}
+
+/// Asks one after the other until one knows the key. That nobody knows it is said only if each could tell:
+/// otherwise the answer is the refusal of the first that could not.
+pub(super) async fn ask(asked: Vec<Once>, request: Request<ClientBody>) -> Response<GatewayBody> {
+    let (parts, body) = request.into_parts();
+    let mut body = Some(body);
+    let (mut unknown, mut refused) = (None, None);
+    for mut service in asked {
+        let body = body.take().unwrap_or_else(ClientBody::empty);
+        let request = Request::from_parts(parts.clone(), body);
+        let response = match service.call(request).await {
+            Ok(response) => response.map(body::answered),
+            Err(failure) => body::upstream_failed(&failure),
+        };
+        match response.extensions().get::<ToldState>().copied() {
+            Some(ToldState(KeyState::Unknown)) => unknown = Some(response),
+            Some(ToldState(KeyState::Running | KeyState::Done(_) | KeyState::InDoubt)) => {
+                return response;
+            }
+            None => refused = refused.or(Some(response)),
+        }
+    }
+    refused.or(unknown).unwrap_or_else(body::not_found)
+}
