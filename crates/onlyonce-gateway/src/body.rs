@@ -13,6 +13,7 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::Full;
 use http_body_util::combinators::UnsyncBoxBody;
 use hyper::body::Incoming;
+use onlyonce_core::Reason;
 use onlyonce_tower::{Linger, ResponseBody};
 use serde_json::json;
 use thiserror::Error;
@@ -272,6 +273,21 @@ pub(crate) fn problem(
     detail: &str,
 ) -> Response<GatewayBody> {
     problem_with(status, kind, title, detail, None)
+}
+
+/// The answer to a message for which there is no room in memory.
+pub(crate) fn too_much_buffered(retry_after: Duration) -> Response<GatewayBody> {
+    let reason = Reason::TooMuchBuffered;
+    let mut response = problem_with(
+        StatusCode::SERVICE_UNAVAILABLE,
+        reason.name(),
+        "Too many request bodies in memory",
+        reason.explanation(),
+        Some(true),
+    );
+    let seconds = retry_after.as_secs().max(1);
+    response.headers_mut().insert(RETRY_AFTER, seconds.into());
+    response
 }
 
 /// The same with a word on whether to repeat the request.

@@ -7,15 +7,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, ORIGIN};
 use http::{HeaderMap, HeaderName, Method, Request, Response, StatusCode, Uri, request};
-use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
+use http_body_util::Full;
 use onlyonce_core::{Clock as _, OnLapse, SystemClock};
 use onlyonce_mcp::Rules;
 use onlyonce_mcp::parts::{Catalog, Decision, Id, ToolCall, decide, each, has_key};
-use onlyonce_tower::{Idempotent, RequestBody};
+use onlyonce_tower::{BufferLimit, Idempotent, NotBuffered, RequestBody, Room};
 use tower_service::Service as _;
 
 use crate::auth_check::AuthCheck;
-use crate::body::{self, ClientBody, GatewayBody, passed, problem};
+use crate::body::{self, ClientBody, GatewayBody, passed, problem, too_much_buffered};
 use crate::failure::Failure;
 use crate::upstream::{AnswerBody, Upstream};
 
@@ -39,6 +39,9 @@ pub(crate) struct Terms {
     pub(crate) key_header: HeaderName,
     pub(crate) on_lapse: OnLapse,
     pub(crate) request_bytes_max: usize,
+    /// Messages are read here, and not by the layer: within the same bound as the bodies that it reads.
+    buffers: BufferLimit,
+    retry_after: Duration,
     catalog: Mutex<Known>,
 }
 
@@ -50,7 +53,12 @@ struct Known {
 }
 
 impl Terms {
-    pub(crate) fn new(rules: Rules, origins: Vec<String>, policy: &onlyonce_core::Policy) -> Self {
+    pub(crate) fn new(
+        rules: Rules,
+        origins: Vec<String>,
+        policy: &onlyonce_core::Policy,
+        buffers: BufferLimit,
+    ) -> Self {
         let is_reconciled = !rules.reconcile.is_empty();
         Self {
             origins,
@@ -61,6 +69,8 @@ impl Terms {
                 policy.on_lapse
             },
             request_bytes_max: policy.limits.request_bytes_max,
+            buffers,
+            retry_after: policy.retry_after,
             rules,
             catalog: Mutex::new(Known {
                 catalog: Catalog::default(),
@@ -148,10 +158,12 @@ impl Endpoint {
         let asked = self.check.as_ref().map(|check| check.request(&request));
         request.body_mut().bound_as_a_whole();
         let (mut parts, body) = request.into_parts();
-        let text = match self.read(&parts, body).await {
-            Ok(text) => text,
+        let (text, room) = match self.read(&parts, body).await {
+            Ok(read) => read,
             Err(refused) => return refused,
         };
+        // A call goes on without its caller: whatever is made of the message keeps its room taken.
+        parts.extensions.insert(Arc::new(room));
         parts.headers.remove(CONTENT_LENGTH);
         let messages = each(text.clone());
         let is_batch = text.trim_start().starts_with('[');
@@ -180,7 +192,7 @@ impl Endpoint {
         &self,
         parts: &request::Parts,
         body: ClientBody,
-    ) -> Result<String, Response<GatewayBody>> {
+    ) -> Result<(String, Room), Response<GatewayBody>> {
         if parts.headers.contains_key(CONTENT_ENCODING) {
             return Err(problem(
                 StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -189,26 +201,26 @@ impl Endpoint {
                 "This gateway reads the messages of this endpoint, and takes them unencoded only.",
             ));
         }
-        match Limited::new(body, self.terms.request_bytes_max)
-            .collect()
-            .await
-        {
+        let terms = &self.terms;
+        match terms.buffers.read(body, terms.request_bytes_max).await {
             // What is no text would be another message on its way on, and equal to other such messages.
-            Ok(body) => String::from_utf8(body.to_bytes().into()).map_err(|_| {
-                problem(
+            Ok((data, room)) => match String::from_utf8(data.into()) {
+                Ok(text) => Ok((text, room)),
+                Err(_) => Err(problem(
                     StatusCode::BAD_REQUEST,
                     "not-text",
                     "Message not readable",
                     "Messages of this endpoint are UTF-8, and this one is not. It was not passed on.",
-                )
-            }),
-            Err(error) if error.is::<LengthLimitError>() => Err(problem(
+                )),
+            },
+            Err(NotBuffered::TooLarge) => Err(problem(
                 StatusCode::PAYLOAD_TOO_LARGE,
                 "request-too-large",
                 "Message too large",
                 "The message is larger than this endpoint takes. It was not passed on.",
             )),
-            Err(_) => Err(problem(
+            Err(NotBuffered::NoRoom) => Err(too_much_buffered(terms.retry_after)),
+            Err(NotBuffered::Broken(_)) => Err(problem(
                 StatusCode::BAD_REQUEST,
                 "request-stopped",
                 "Message incomplete",

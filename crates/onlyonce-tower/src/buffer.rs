@@ -1,8 +1,14 @@
 //! A bound on the request bodies that are held in memory at a time. Each body has a bound of its own;
 //! without this one, memory follows how many clients send at once.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use http_body::Body;
+
+use crate::body::{Gathered, gather};
 
 /// How many bytes of request bodies layers may hold at a time. Clones count together.
 #[derive(Clone, Debug)]
@@ -18,6 +24,25 @@ impl BufferLimit {
         }
     }
 
+    /// Reads a body as the layer does, for what has to be read before the layer gets it: at most
+    /// `bytes_max` bytes, and no more than there is room for. Trailers are dropped.
+    pub async fn read<B>(
+        &self,
+        body: B,
+        bytes_max: usize,
+    ) -> Result<(Bytes, Room), NotBuffered<B::Error>>
+    where
+        B: Body<Data = Bytes>,
+    {
+        let mut room = Room::within(Some(self));
+        match gather(pin!(body), bytes_max, &mut room).await {
+            Gathered::Whole(whole) => Ok((whole.data, room)),
+            Gathered::Over(_) if room.is_short() => Err(NotBuffered::NoRoom),
+            Gathered::Over(_) => Err(NotBuffered::TooLarge),
+            Gathered::Broken(_, error) => Err(NotBuffered::Broken(error)),
+        }
+    }
+
     fn take(&self, bytes: usize) -> bool {
         let take = |left: usize| left.checked_sub(bytes);
         let (set, fetch) = (Ordering::AcqRel, Ordering::Acquire);
@@ -25,9 +50,20 @@ impl BufferLimit {
     }
 }
 
+/// Why a body is not in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotBuffered<E> {
+    /// It is larger than it may be.
+    TooLarge,
+    /// Bodies of others take the room that it would need.
+    NoRoom,
+    /// It broke off.
+    Broken(E),
+}
+
 /// The room that one body has taken; given back when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Room {
+pub struct Room {
     limit: Option<BufferLimit>,
     taken: usize,
     is_short: bool,

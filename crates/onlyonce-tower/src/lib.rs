@@ -40,7 +40,7 @@ mod status;
 pub use allowance::{Allowance, AllowanceRule};
 pub use answer::{BrokenOff, Replayed};
 pub use body::{RequestBody, ResponseBody};
-pub use buffer::BufferLimit;
+pub use buffer::{BufferLimit, NotBuffered, Room};
 pub use envelope::Refused;
 pub use future::ResponseFuture;
 pub use hosts::{Foreign, KnownHosts, same_origin};

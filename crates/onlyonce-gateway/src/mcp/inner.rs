@@ -17,7 +17,7 @@ use onlyonce_mcp::parts::{
     About, Exchanged, Id, Reply, ToolCall, exchange, is_before_the_tool, outcome_of,
 };
 use onlyonce_mcp::{Errors, Http, Unanswered};
-use onlyonce_tower::{Reconciler, RequestBody};
+use onlyonce_tower::{Reconciler, RequestBody, Room};
 use serde_json::json;
 use serde_json::value::to_raw_value;
 use tokio::sync::mpsc;
@@ -47,6 +47,8 @@ pub(crate) struct Forwarded {
     pub(super) notices: mpsc::Sender<String>,
     /// The connections of the caller's own thread.
     pub(super) server: Identified,
+    /// That of the message that the call came in, as long as the call is in memory.
+    pub(super) _room: Option<Arc<Room>>,
 }
 
 impl Forwarded {

@@ -58,6 +58,7 @@ impl Terms<'_> {
     ) -> Result<Handling, ConfigError> {
         if let Some(route) = &self.observed {
             let layer = self.layer(common)?.observe(route);
+            let layer = layer.buffers(common.bounds.buffers.clone());
             return Ok(Handling::Observe(layer.layer(upstream)));
         }
         let check = check.map(|ask| {
@@ -68,7 +69,7 @@ impl Terms<'_> {
             ))
         });
         let asking = self.asking(common)?;
-        let layer = self.layer(common)?;
+        let layer = self.layer(common)?.buffers(common.bounds.buffers.clone());
         let layer = match &asking {
             Some(asking) => layer.reconcile(asking.reconciler()),
             None => layer,
@@ -107,6 +108,7 @@ impl Terms<'_> {
             rules,
             settings.origins.clone(),
             &self.policy,
+            common.bounds.buffers.clone(),
         ));
         let layer = self.layer(common)?;
         let layer = match crate::mcp::reconciler(&terms) {
@@ -155,7 +157,6 @@ impl Terms<'_> {
         let mut layer = IdempotencyLayer::new(common.engine.clone())
             .policy(policy)
             .allowance(common.bounds.allowance.clone())
-            .buffers(common.bounds.buffers.clone())
             // `config::warnings` says it once for all routes.
             .quiet()
             // `ClientBody` reads on by itself when it is dropped.

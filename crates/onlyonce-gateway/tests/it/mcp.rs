@@ -12,7 +12,9 @@ use axum::routing::any;
 use http::StatusCode;
 use onlyonce_gateway::config;
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
 
 use crate::support::gateway;
 
@@ -29,12 +31,15 @@ enum Answers {
     Resumed,
     /// Nothing: the stream ends.
     Nothing,
+    /// As JSON, once the test says so.
+    Gated,
     Status(u16),
 }
 
 #[derive(Default)]
 struct Server {
     runs: AtomicUsize,
+    gate: Notify,
     answers: Mutex<Answers>,
     /// What arrived: methods of HTTP and JSON-RPC, and whole bodies.
     heard: Mutex<Vec<String>>,
@@ -108,8 +113,11 @@ async fn serve(State(server): State<Arc<Server>>, request: Request) -> Response 
     }
     let number = server.runs.fetch_add(1, Ordering::SeqCst) + 1;
     let answer = result(&message["id"], number);
+    if answers == Answers::Gated {
+        server.gate.notified().await;
+    }
     match answers {
-        Answers::Json | Answers::Status(_) => axum::Json(answer).into_response(),
+        Answers::Json | Answers::Gated | Answers::Status(_) => axum::Json(answer).into_response(),
         Answers::Events => {
             let progress =
                 json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": {}});
@@ -463,4 +471,73 @@ async fn settings_that_do_not_fit_to_an_endpoint_are_told() {
     assert!(why("match = \"* /mcp\"\nmcp.tools = [\"a\"]\n").contains("protocol"));
     let bad = why("match = \"* /mcp\"\nprotocol = \"mcp\"\nmcp.reconcile = [\"x\"]\n");
     assert!(bad.contains("create_payment=get_payment"), "{bad}");
+}
+
+/// Sends messages of about this size until the answer has this status; returns that answer. The room of a
+/// message may be given back a moment after its answer has arrived.
+async fn until(client: &Client, bytes: usize, status: u16) -> reqwest::Response {
+    for number in 0..500 {
+        let arguments =
+            json!({"idempotencyKey": format!("{status}-{bytes}-{number}"), "x": "x".repeat(bytes)});
+        let answer = client.post(call(1, arguments)).send().await.unwrap();
+        if answer.status() == status {
+            return answer;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    panic!("no answer had the status {status}");
+}
+
+#[tokio::test]
+async fn messages_without_room_are_refused_before_anything_is_claimed_and_room_comes_back() {
+    let (address, server) = Server::start().await;
+    let little = "[limits]\nbuffered_bytes = 2048\n[rules]\nrequest_bytes_max = 1500\n";
+    let gateway = gateway(address, &format!("{little}{ROUTE}")).await;
+    let client = Client::of(gateway.address());
+    let mut stalled = TcpStream::connect(gateway.address()).await.unwrap();
+    let head = "POST /mcp HTTP/1.1\r\nhost: a\r\ncontent-length: 1500\r\n\r\n";
+    stalled.write_all(head.as_bytes()).await.unwrap();
+    stalled.write_all(&[b' '; 1_400]).await.unwrap();
+
+    let refused = until(&client, 1_000, 503).await;
+    let runs = server.runs();
+
+    assert!(refused.headers().contains_key("retry-after"));
+    let problem: Value = refused.json().await.unwrap();
+    assert_eq!(problem["type"], "urn:onlyonce:problem:too-much-buffered");
+    assert_eq!(problem["retryable"], true);
+    until(&client, 100, 200).await;
+    assert_eq!(server.runs(), runs + 1);
+    drop(stalled);
+    until(&client, 1_000, 200).await;
+    // However often it is taken, it is given back: by calls, by repetitions and by what passes.
+    for _ in 0..5 {
+        until(&client, 1_300, 200).await;
+        let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "x": "x".repeat(400)});
+        let passed = client.post(list).send().await.unwrap();
+        assert_eq!(passed.status(), 200);
+    }
+}
+
+/// A call goes on without its caller, and its message stays in memory.
+#[tokio::test]
+async fn a_call_whose_caller_left_keeps_its_room_until_it_ends() {
+    let (address, server) = Server::start().await;
+    server.answers(Answers::Gated);
+    let little = "[limits]\nbuffered_bytes = 2048\n[rules]\nrequest_bytes_max = 1500\n";
+    let gateway = gateway(address, &format!("{little}{ROUTE}")).await;
+    let client = Client::of(gateway.address());
+    let arguments = json!({"idempotencyKey": "left", "x": "x".repeat(1_200)});
+    let call = client.post(call(1, arguments)).send();
+    let leaving = tokio::spawn(call);
+    crate::support::eventually(|| server.runs() == 1).await;
+    leaving.abort();
+
+    let arguments = json!({"idempotencyKey": "other", "x": "x".repeat(1_200)});
+    let refused = client.post(self::call(2, arguments)).send().await.unwrap();
+    assert_eq!(refused.status(), 503);
+
+    server.answers(Answers::Json);
+    server.gate.notify_one();
+    until(&client, 1_200, 200).await;
 }
