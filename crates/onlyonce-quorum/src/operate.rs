@@ -15,7 +15,7 @@ use crate::NAME;
 use crate::acceptor::{Acceptor, Fault};
 use crate::finding::Found;
 use crate::proposer::{Decision, Manner};
-use crate::register::SlotRegister;
+use crate::register::{Forgetting, Resolving, SlotRegister};
 use crate::store::QuorumStore;
 use crate::trouble::unreadable;
 
@@ -74,8 +74,9 @@ impl Operate for QuorumStore {
     }
 
     async fn forget(&self, slot: &Slot) -> Result<bool, StoreError> {
+        let mut forgetting = Forgetting::default();
         self.step(slot, Manner::Plain, |register, now| {
-            register.entry.forget(now)
+            forgetting.step(register, now)
         })
         .await
     }
@@ -93,8 +94,9 @@ impl Operate for QuorumStore {
         response: &Arc<Response>,
         keep_for: Duration,
     ) -> Result<Resolved, StoreError> {
+        let mut resolving = Resolving::new(response, keep_for);
         self.step(slot, Manner::Plain, |register, now| {
-            register.entry.resolve(response, keep_for, now)
+            resolving.step(register, now)
         })
         .await
     }

@@ -16,6 +16,9 @@ use onlyonce_core::{Claim, Claimed, Lease, Release, Released, Token};
 use crate::finding::Found;
 use crate::proposer::Decision;
 
+pub(crate) use self::operating::{Forgetting, Resolving};
+
+mod operating;
 #[cfg(test)]
 mod tests;
 

@@ -1,7 +1,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use onlyonce_core::{Fingerprint, Key, KeyRule, Meta, OnLapse, Slot};
+use http::StatusCode;
+use onlyonce_core::operate::Resolved;
+use onlyonce_core::{Fingerprint, Key, KeyRule, Meta, OnLapse, Response, Slot};
 
 use super::*;
 
@@ -101,4 +103,94 @@ fn a_value_that_is_written_back_keeps_the_time_that_has_passed() {
     assert_eq!(left, Some(Duration::from_secs(10)));
     let (taken, _) = register.claim(&claim(2), now);
     assert!(matches!(taken, Claimed::Taken(_)));
+}
+
+/// An answer that an operator gives.
+fn found_out() -> Arc<Response> {
+    Arc::new(Response::new(StatusCode::OK, "it happened"))
+}
+
+#[test]
+fn what_another_process_carried_on_is_forgotten_and_nothing_else_is() {
+    let (first, second) = (claim(1), claim(2));
+    let mut register = claimed(&first);
+    let mut forgetting = Forgetting::default();
+    assert!(forgetting.step(&mut register, Duration::from_secs(1)).0);
+
+    let nothing_there = forgetting.step(&mut register.clone(), Duration::from_secs(2));
+    let (granted, _) = register.claim(&second, Duration::from_secs(2));
+    let new_there = forgetting.step(&mut register, Duration::from_secs(3));
+
+    assert!(matches!(granted, Claimed::Granted { .. }));
+    assert_eq!(nothing_there, (true, Change::Nothing));
+    assert_eq!(new_there, (true, Change::Nothing));
+    let kept = register
+        .entry
+        .live(Duration::from_secs(3))
+        .map(|it| it.token);
+    assert_eq!(
+        kept,
+        Some(second.token),
+        "it was never asked to forget this one"
+    );
+}
+
+#[test]
+fn what_was_overtaken_meanwhile_is_still_to_be_forgotten() {
+    let (first, second) = (claim(1), claim(2));
+    let mut register = claimed(&first);
+    let mut forgetting = Forgetting::default();
+    // What this try wrote was accepted by nobody.
+    forgetting.step(&mut register.clone(), Duration::from_secs(1));
+    let late = LEASE + Duration::from_secs(1);
+    let (granted, _) = register.claim(&second, late);
+    assert!(matches!(granted, Claimed::Granted { lease, .. } if lease.attempt == 2));
+
+    assert_eq!(
+        forgetting.step(&mut register, late),
+        (true, Change::Settled)
+    );
+
+    assert!(register.entry.live(late).is_none());
+    let mut other = Forgetting::default();
+    assert_eq!(other.step(&mut register, late), (false, Change::Nothing));
+}
+
+#[test]
+fn an_answer_of_an_operator_that_another_process_carried_on_is_stored() {
+    let (late, answer) = (LEASE + Duration::from_secs(1), found_out());
+    let mut register = claimed(&claim(1));
+    let mut resolving = Resolving::new(&answer, LEASE);
+    let (stored, _) = resolving.step(&mut register, late);
+    assert!(matches!(stored, Resolved::Stored), "{stored:?}");
+    register.entry.count_replays(1, late);
+
+    let (again, change) = resolving.step(&mut register, late + Duration::from_secs(1));
+
+    assert!(matches!(again, Resolved::Stored), "{again:?}");
+    assert_eq!(change, Change::Nothing);
+    // Another operator comes too late.
+    let mut other = Resolving::new(&answer, LEASE);
+    let (found, _) = other.step(&mut register, late + Duration::from_secs(1));
+    assert!(matches!(found, Resolved::Found(_)), "{found:?}");
+}
+
+#[test]
+fn an_answer_that_came_too_late_finds_the_other_one() {
+    let (late, answer) = (LEASE + Duration::from_secs(1), found_out());
+    let mut register = claimed(&claim(1));
+    let mut resolving = Resolving::new(&answer, LEASE);
+    // What this try wrote was accepted by nobody.
+    resolving.step(&mut register.clone(), late);
+    let other = Arc::new(Response::new(StatusCode::OK, "it did not"));
+    register
+        .entry
+        .resolve(&other, LEASE, late + Duration::from_secs(1));
+
+    let (found, _) = resolving.step(&mut register, late + Duration::from_secs(2));
+
+    let Resolved::Found(record) = found else {
+        panic!("{found:?}");
+    };
+    assert_eq!(record.response().map(|it| &it.body), Some(&other.body));
 }
