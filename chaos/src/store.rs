@@ -110,6 +110,7 @@ impl Store {
                 let options = RedisClusterOptions {
                     node_timeout: RESTART_MAX,
                     durable: true,
+                    ..RedisClusterOptions::default()
                 };
                 Self::Cluster(Arc::new(RedisCluster::start_with(&options)?))
             }

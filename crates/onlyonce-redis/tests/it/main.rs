@@ -17,6 +17,7 @@ use onlyonce_testkit::servers::{Shared, shared};
 
 mod agreement;
 mod claims;
+mod confirming;
 mod covering;
 mod equal;
 mod evicting;

@@ -131,15 +131,15 @@ async fn a_replica_that_takes_over_in_a_cluster_is_found() {
 }
 
 /// A hash slot on its way from one server to another.
-struct Move<'a> {
+pub(super) struct Move<'a> {
     source: &'a Redis,
-    target: &'a Redis,
+    pub(super) target: &'a Redis,
     slot: String,
 }
 
 impl<'a> Move<'a> {
     /// Of the keys with this tag in their names.
-    async fn begin(cluster: &'a RedisCluster, tag: &str) -> Self {
+    pub(super) async fn begin(cluster: &'a RedisCluster, tag: &str) -> Self {
         let source = cluster.master_of(tag).unwrap();
         let masters = cluster.nodes()[..3].iter();
         let target = masters.rev().find(|node| node.port() != source.port());
@@ -164,7 +164,7 @@ impl<'a> Move<'a> {
         tell::<redis::Value>(self.source, &migrate).await;
     }
 
-    async fn end(&self) {
+    pub(super) async fn end(&self) {
         for server in [self.target, self.source] {
             self.set(server, "NODE", self.target).await;
         }

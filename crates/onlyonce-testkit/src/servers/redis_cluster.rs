@@ -23,6 +23,8 @@ pub struct RedisClusterOptions {
     pub node_timeout: Duration,
     /// Every node logs each write and syncs the log before it answers.
     pub durable: bool,
+    /// Run Valkey instead, which behaves as Redis does since 7.2.
+    pub valkey: bool,
 }
 
 impl Default for RedisClusterOptions {
@@ -30,6 +32,7 @@ impl Default for RedisClusterOptions {
         Self {
             node_timeout: Duration::from_secs(2),
             durable: false,
+            valkey: false,
         }
     }
 }
@@ -64,6 +67,7 @@ impl RedisCluster {
             let options = RedisOptions {
                 lines: lines.clone(),
                 durable: options.durable,
+                valkey: options.valkey,
                 ..RedisOptions::default()
             };
             Redis::start_as(Role::ClusterNode, options)

@@ -18,6 +18,8 @@ pub struct RedisSentinelOptions {
     pub down_after: Duration,
     /// After how long a failover that got stuck is tried again.
     pub failover_timeout: Duration,
+    /// Run Valkey for the two servers with data, which behaves as Redis does since 7.2.
+    pub valkey: bool,
 }
 
 impl Default for RedisSentinelOptions {
@@ -25,6 +27,7 @@ impl Default for RedisSentinelOptions {
         Self {
             down_after: Duration::from_secs(2),
             failover_timeout: Duration::from_secs(6),
+            valkey: false,
         }
     }
 }
@@ -43,10 +46,14 @@ impl RedisSentinel {
 
     /// Starts all five and waits until they know each other.
     pub fn start_with(options: &RedisSentinelOptions) -> Result<Self, ServerError> {
-        let master = Redis::start(RedisOptions::default())?;
+        let master = Redis::start(RedisOptions {
+            valkey: options.valkey,
+            ..RedisOptions::default()
+        })?;
         let port = master.port();
         let replica = Redis::start(RedisOptions {
             lines: vec![format!("replicaof 127.0.0.1 {port}")],
+            valkey: options.valkey,
             ..RedisOptions::default()
         })?;
         wait_until_linked(&replica)?;

@@ -130,6 +130,7 @@ fn start_sentinel() -> Result<RedisSentinel, ServerError> {
     RedisSentinel::start_with(&RedisSentinelOptions {
         down_after: SILENCE_MAX,
         failover_timeout: FAILOVER_TIMEOUT,
+        ..RedisSentinelOptions::default()
     })
 }
 
