@@ -86,7 +86,8 @@ pub struct Config {
     pub mode: Option<Mode>,
     /// Whose record it is: `route`, `caller`, `path:NAME`, `path-after:SEGMENT`, `header:NAME`,
     /// `trusted-header:NAME`, `user-header:NAME`, `cookie:NAME`, `body:MEMBER`, `jwt:CLAIM`; and always the host that was asked for, so gateways
-    /// that share a store are called by one name. Default: what the profile says.
+    /// that share a store are called by one name. Records of another scope are never found: a key that is sent
+    /// through two routes or gateways of different scope runs in each. Default: what the profile says.
     pub scope: Option<Vec<ScopePart>>,
     /// How long an answer is kept. Default: what the profile says.
     pub ttl: Option<Retention>,
@@ -377,8 +378,8 @@ pub struct Limits {
     /// whose client has gone away; a new one beyond that is refused with 503 before anything runs.
     /// Replays, and duplicates of what runs, are still served. Default 1024.
     pub running: Option<Count<1, 1_000_000>>,
-    /// Bytes of keyed requests' bodies held in memory at a time, at least as many as one request may
-    /// have; a request for which there is no room is refused with 503 before anything is claimed.
+    /// Bytes of keyed requests' bodies, and of messages to MCP endpoints, held in memory at a time, at
+    /// least as many as one request may have; a request for which there is no room is refused with 503 before anything is claimed.
     /// Default 268435456, or what one request may have if that is more.
     pub buffered_bytes: Option<Count<KIBIBYTE, { 1024 * GIBIBYTE }>>,
     /// Bad keys and mismatches one caller may send in a minute; then its keyed requests are refused
