@@ -59,12 +59,11 @@ impl CutOff {
 
     /// Nothing that the master alone has is acknowledged, and all of it once the replica is back.
     async fn is_refused_until(&self, replica: &Redis) {
-        let waiting = &self.waiting;
+        let (waiting, late) = (&self.waiting, answer("late"));
         for _ in 0..3 {
             is_unconfirmed(waiting.claim(&rival(&self.finished)).await);
             is_unconfirmed(waiting.claim(&self.new).await);
-            let completed = waiting.complete(&self.running, &answer("late"), LONG);
-            is_unconfirmed(completed.await);
+            is_unconfirmed(waiting.complete(&self.running, &late, LONG).await);
         }
 
         replica.resume().unwrap();
@@ -78,7 +77,7 @@ impl CutOff {
         );
         let claimed = waiting.claim(&self.new).await.unwrap();
         assert!(matches!(claimed, Claimed::Granted { .. }), "{claimed:?}");
-        let completed = waiting.complete(&self.running, &answer("late"), LONG).await;
+        let completed = waiting.complete(&self.running, &late, LONG).await;
         assert!(completed.is_ok(), "{completed:?}");
     }
 }
