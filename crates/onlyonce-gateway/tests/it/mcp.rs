@@ -4,6 +4,7 @@
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{Request, State};
@@ -483,7 +484,7 @@ async fn until(client: &Client, bytes: usize, status: u16) -> reqwest::Response 
         if answer.status() == status {
             return answer;
         }
-        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        tokio::time::sleep(Duration::from_millis(10)).await;
     }
     panic!("no answer had the status {status}");
 }
@@ -534,7 +535,12 @@ async fn a_call_whose_caller_left_keeps_its_room_until_it_ends() {
     leaving.abort();
 
     let arguments = json!({"idempotencyKey": "other", "x": "x".repeat(1_200)});
-    let refused = client.post(self::call(2, arguments)).send().await.unwrap();
+    let refused = client
+        .post(self::call(2, arguments))
+        .timeout(Duration::from_secs(20))
+        .send()
+        .await
+        .unwrap();
     assert_eq!(refused.status(), 503);
 
     server.answers(Answers::Json);
