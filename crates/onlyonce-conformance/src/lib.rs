@@ -244,6 +244,8 @@ macro_rules! conformance_suite {
                 a_sweep_drops_no_more_than_it_is_told
                 a_sweep_drops_only_what_has_expired
                 a_sweep_follows_a_record_whose_end_has_moved
+                what_has_ended_is_handed_over_once_with_what_was_known_of_it
+                sweeps_at_the_same_time_are_handed_different_ends
                 the_stats_count_what_is_live
                 an_unknown_outcome_does_not_count_as_pending
                 replays_are_added_up

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use onlyonce_core::operate::{Filter, Newest, Page, Resolved, Stats};
+use onlyonce_core::operate::{Filter, Newest, Page, Resolved, Stats, Swept};
 use onlyonce_core::store::Receipt;
 use onlyonce_core::{
     Claim, Claimed, Completed, Entropy, Fingerprint, Key, KeyRule, Lease, Meta, OnLapse, Operate,
@@ -255,6 +255,14 @@ impl<'a> Subject<'a> {
 
     pub(super) async fn sweep(&self, records_max: usize) -> usize {
         self.answered("sweep", self.operate().sweep(records_max).await)
+    }
+
+    pub(super) async fn sweep_ended(&self, records_max: usize) -> Swept {
+        self.answered("sweep", self.operate().sweep_ended(records_max).await)
+    }
+
+    pub(super) fn hands_over_ended(&self) -> bool {
+        self.operate().hands_over_ended()
     }
 
     pub(super) async fn stats(&self) -> Stats {

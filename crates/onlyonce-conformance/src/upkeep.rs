@@ -2,6 +2,7 @@
 
 #![expect(missing_docs, reason = "the names are the sentences")]
 
+use futures_util::future::join_all;
 use onlyonce_core::{Claim, Completed, OnLapse, Release};
 
 use super::TestBed;
@@ -84,6 +85,79 @@ pub async fn a_sweep_follows_a_record_whose_end_has_moved(bed: &dyn TestBed) {
     assert_eq!(store.sweep(100).await, 0);
     assert_eq!(store.stats().await.records, 1);
     assert_eq!(body(&store.record(&later).await), b"later");
+}
+
+/// Whether a sweep finds a record, or a claim has replaced it before: the first sweep after that is
+/// handed its end. A store that hands over nothing leaves that to those who stored the records.
+pub async fn what_has_ended_is_handed_over_once_with_what_was_known_of_it(bed: &dyn TestBed) {
+    let store = Subject::of(bed);
+    let done = store.done("kept").await;
+    let pending = Claim {
+        lease_for: SHORT,
+        keep_for: SHORT,
+        ..store.fresh()
+    };
+    store.lease(&pending).await;
+    let replaced = store.expired().await;
+    store.lease(&store.rival(&replaced)).await;
+    let expired = store.fresh();
+    let lease = store.lease(&expired).await;
+    store.stored(&lease, &answer("expired"), SHORT).await;
+    store.number_replays(&[(expired.slot, 2)]).await;
+    bed.advance(SHORT + PAST_SHORT).await;
+
+    let mut ended = store.sweep_ended(100).await.ended;
+
+    if !store.hands_over_ended() {
+        assert!(ended.is_empty(), "{ended:?}");
+        return;
+    }
+    ended.sort_by_key(|ended| ended.slot != replaced.slot);
+    let slots: Vec<_> = ended.iter().map(|ended| ended.slot).collect();
+    assert_eq!(slots, [replaced.slot, expired.slot]);
+    for (ended, claim) in ended.iter().zip([&replaced, &expired]) {
+        assert_eq!(ended.meta, claim.meta);
+        assert_eq!(ended.fingerprint, claim.fingerprint);
+        assert_eq!(ended.keep_for, SHORT);
+        assert!(ended.lifetime >= SHORT, "{:?}", ended.lifetime);
+        let response = ended.response.as_ref();
+        assert_eq!(response.map(|it| &*it.body), Some(&b"expired"[..]));
+    }
+    assert!(
+        ended
+            .iter()
+            .all(|it| it.replays == 0 || it.slot == expired.slot)
+    );
+    assert_eq!(store.sweep_ended(100).await.ended.len(), 0);
+    assert_eq!(body(&store.record(&done).await), b"kept");
+}
+
+pub async fn sweeps_at_the_same_time_are_handed_different_ends(bed: &dyn TestBed) {
+    const RECORDS: usize = 30;
+    let store = Subject::of(bed);
+    let mut slots = Vec::new();
+    for _ in 0..RECORDS {
+        let claim = store.fresh();
+        let lease = store.lease(&claim).await;
+        store.stored(&lease, &answer("expired"), SHORT).await;
+        slots.push(claim.slot);
+    }
+    bed.advance(SHORT + PAST_SHORT).await;
+
+    let sweeps = (0..4).map(|_| store.sweep_ended(RECORDS));
+    let swept = join_all(sweeps).await;
+
+    if !store.hands_over_ended() {
+        return;
+    }
+    let ended = swept.into_iter().flat_map(|swept| swept.ended);
+    let mut handed: Vec<_> = ended.map(|ended| ended.slot).collect();
+    // What another had in its hands just then is left for the next.
+    let rest = store.sweep_ended(RECORDS).await.ended;
+    handed.extend(rest.into_iter().map(|ended| ended.slot));
+    handed.sort_unstable();
+    slots.sort_unstable();
+    assert_eq!(handed, slots);
 }
 
 /// A claim that would have expired soon, but was completed before that, for long. A slow machine

@@ -56,6 +56,7 @@ use self::agreement::Agreement;
 use self::flight::Flights;
 use self::reconcile::PutOff;
 use self::renew::Renewals;
+use self::sweep::Sweeping;
 use self::tally::Tally;
 
 /// Completions and releases that go on in the background when the store fails, at most.
@@ -160,7 +161,7 @@ pub struct Builder {
     server: Option<Arc<ServerAddress>>,
     holder: Option<Arc<str>>,
     namespace: Arc<str>,
-    sweep_every: Duration,
+    sweeping: Sweeping,
     running_max: usize,
     check_every: Duration,
 }
@@ -218,7 +219,14 @@ impl Builder {
     /// Sweeps expired records out of the store this often; every five minutes otherwise.
     #[must_use]
     pub fn sweep_every(mut self, every: Duration) -> Self {
-        self.sweep_every = every;
+        self.sweeping.every = every;
+        self
+    }
+
+    /// Sweeps whenever `early` is notified too, for those who tell of records in the moment they end.
+    #[must_use]
+    pub fn sweep_early(mut self, early: Arc<Notify>) -> Self {
+        self.sweeping.early = Some(early);
         self
     }
 
@@ -279,7 +287,7 @@ impl Builder {
         });
         let engine = part.engine(agreed.secret, self.subscribers, former);
         renew::start(&engine.inner);
-        sweep::start(&engine.inner, self.sweep_every);
+        sweep::start(&engine.inner, self.sweeping);
         agreement::start(&engine.inner, self.check_every);
         Ok(engine)
     }
@@ -353,7 +361,10 @@ impl Engine {
             server: None,
             holder: None,
             namespace: "".into(),
-            sweep_every: sweep::SWEEP_EVERY,
+            sweeping: Sweeping {
+                every: sweep::SWEEP_EVERY,
+                early: None,
+            },
             running_max: usize::MAX,
             check_every: agreement::CHECK_EVERY,
         }

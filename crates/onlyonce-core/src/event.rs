@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::clock::Timestamp;
 use crate::fingerprint::Fingerprint;
 use crate::key::Hint;
+use crate::operate::Ended;
 use crate::record::Meta;
 use crate::refusal::{Original, Reason};
 use crate::slot::Slot;
@@ -24,6 +25,17 @@ pub trait Subscriber: Send + Sync + 'static {
 
     /// Whether it wants [`Event::ReplayCounted`] of each replay. Counts are then flushed more often.
     fn wants_replay_numbers(&self) -> bool {
+        false
+    }
+
+    /// A sweep of this engine was handed a record whose time was over. Told only to those who
+    /// [want it](Self::wants_ended): the store hands each record to one sweep.
+    fn on_ended(&self, ended: &Ended) {
+        let _ = ended;
+    }
+
+    /// Whether it wants to be told of ended records. Sweeps then read what they drop.
+    fn wants_ended(&self) -> bool {
         false
     }
 }

@@ -16,9 +16,11 @@ use crate::slot::Slot;
 use crate::store::StoreError;
 
 mod doubt;
+mod ended;
 mod newest;
 
 pub use self::doubt::{InDoubt, Settled, Settlement, in_doubt, settle};
+pub use self::ended::{Ended, Swept};
 pub use self::newest::{Newest, NewestPage};
 
 /// The operators' side of a store.
@@ -59,6 +61,24 @@ pub trait Operate: Send + Sync {
 
     /// Drops at most `records_max` expired records; says how many it dropped.
     async fn sweep(&self, records_max: usize) -> Result<usize, StoreError>;
+
+    /// The same, and hands over the finished records among them, so that their ends can be told. A
+    /// store that [hands them over](Self::hands_over_ended) gives each to one sweep of all
+    /// processes; what it was about to give to a process that dies then, it gives to nobody.
+    async fn sweep_ended(&self, records_max: usize) -> Result<Swept, StoreError> {
+        let records = self.sweep(records_max).await?;
+        Ok(Swept {
+            records,
+            ended: Vec::new(),
+        })
+    }
+
+    /// Whether [`sweep_ended`](Self::sweep_ended) hands over every finished record that ends, whoever
+    /// stored it. Where it does not, the process that stored a record tells of its end when its time
+    /// is over, as long as it runs; such a store may hand over what ended while no process used it.
+    fn hands_over_ended(&self) -> bool {
+        false
+    }
 
     /// How much is in the store.
     async fn stats(&self) -> Result<Stats, StoreError>;

@@ -28,6 +28,7 @@ use self::folder::Folder;
 use self::frame::PAYLOAD_BYTES_MAX;
 use self::log::Log;
 use self::manifest::{Contents, Manifest};
+use self::missed::Missed;
 use self::shared::Shared;
 use self::sweeper::{Nudge, Sweeper};
 use self::writer::{Answer, Answered, Question, Writer};
@@ -44,6 +45,7 @@ mod index;
 mod listing;
 mod log;
 mod manifest;
+mod missed;
 mod missing;
 mod operate;
 mod owner;
@@ -223,7 +225,8 @@ fn take(
         moment: time.moment(),
     };
     let manifest = Manifest::new(&folder.path, contents);
-    Ok((Shared::new(folder, manifest, time), agreed))
+    let missed = Missed::new(kept.map(|kept| kept.moment.store));
+    Ok((Shared::new(folder, manifest, time, missed), agreed))
 }
 
 /// No boot is known: only the wall clock says how much time has passed between two processes.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use onlyonce_core::operate::{Filter, Newest, NewestPage, Page, Resolved, StateName, Stats};
+use onlyonce_core::operate::{Filter, Newest, NewestPage, Page, Resolved, StateName, Stats, Swept};
 use onlyonce_core::{Operate, Record, Response, Slot, StoreError, StoreErrorKind, async_trait};
 
 use super::index::{Indexed, SHARDS, Tag};
@@ -68,15 +68,25 @@ impl Operate for FileStore {
     }
 
     async fn sweep(&self, records_max: usize) -> Result<usize, StoreError> {
+        Ok(self.sweep_ended(records_max).await?.records)
+    }
+
+    /// Hands over what ended while no process had the store open. Of what ends while one has, that one
+    /// knows.
+    async fn sweep_ended(&self, records_max: usize) -> Result<Swept, StoreError> {
         self.shared.check()?;
         let swept = self.aside(move |shared| {
             if let Err(error) = shared.watch() {
                 shared.fail(error.to_string());
                 shared.check()?;
             }
-            shared.sweep(records_max).map_err(|error| {
+            let ended = shared.take_missed(records_max);
+            let swept = shared.sweep(records_max - ended.len().min(records_max));
+            let swept = swept.map_err(|error| {
                 StoreError::new(NAME, StoreErrorKind::Unavailable).caused_by(error)
-            })
+            });
+            let records = swept? + ended.len();
+            Ok(Swept { records, ended })
         });
         let swept = swept.await?;
         drop(self.sweeper.send(Nudge::Look));

@@ -57,6 +57,7 @@ pub(super) fn recover(
         }
     };
     shared.segments.insert(Arc::clone(&active));
+    shared.missed.settle(|id| shared.segments.get(id));
     shared.inherit(active.place(u32::try_from(active.end()).unwrap_or(u32::MAX)));
     name_all(&shared, &active)?;
     remove(&shared.folder.path, &found.unneeded)?;
@@ -256,6 +257,7 @@ impl Shared {
         let now = tally::millis(self.now());
         for it in listed {
             let place = segment.place(it.offset);
+            self.missed.note(it, place, now);
             let older = self.older(it, place);
             if let Some((old, Some(head))) = &older
                 && let Some(segment) = self.segments.get(old.segment)

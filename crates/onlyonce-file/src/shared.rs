@@ -14,6 +14,7 @@ use super::folder::{Folder, WriteError};
 use super::frame::{Frame, Head};
 use super::index::{Index, Place, Tag};
 use super::manifest::{Contents, Manifest, Written};
+use super::missed::Missed;
 use super::recent::Recent;
 use super::segment::{ReadError, Segments};
 use super::tally::{self, Tally};
@@ -31,6 +32,7 @@ pub(super) struct Shared {
     pub(super) segments: Segments,
     pub(super) waiters: Mutex<Waiters>,
     pub(super) recent: Mutex<Recent>,
+    pub(super) missed: Missed,
     /// What earlier processes wrote.
     inherited: OnceLock<Inherited>,
     /// Why nothing is taken any more, once the disk has failed.
@@ -54,7 +56,7 @@ pub(super) struct Found {
 }
 
 impl Shared {
-    pub(super) fn new(folder: Folder, manifest: Manifest, time: StoreTime) -> Self {
+    pub(super) fn new(folder: Folder, manifest: Manifest, time: StoreTime, missed: Missed) -> Self {
         Self {
             folder,
             manifest,
@@ -63,6 +65,7 @@ impl Shared {
             index: Index::new(),
             segments: Segments::default(),
             waiters: Mutex::default(),
+            missed,
             inherited: OnceLock::new(),
             failed: OnceLock::new(),
         }

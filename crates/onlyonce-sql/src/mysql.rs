@@ -17,7 +17,7 @@ use self::lines::{Lines, Terms};
 use self::server::{Server, Stepped, alive};
 use self::statements::Statements;
 use self::verbs::{Claiming, Completing, Looking, Verb};
-use super::shared::SqlOptions;
+use super::shared::{Replaced, SqlOptions};
 use super::steps::whole;
 use onlyonce_storekit::OpenError;
 
@@ -99,6 +99,7 @@ impl MySqlStore {
             statements: Statements::new(table),
             waiters: Arc::default(),
             archive: options.archive,
+            replaced: Replaced::default(),
             clock: SystemClock::new(),
         });
         Ok(Self {

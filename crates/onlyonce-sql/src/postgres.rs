@@ -20,6 +20,7 @@ use self::server::Server;
 use self::statements::Statements;
 use self::verbs::{Claiming, Completing, Looking, Releasing, Renewing};
 use self::waiting::{Listening, Waiting};
+use super::shared::Replaced;
 use onlyonce_storekit::OpenError;
 
 mod arg;
@@ -128,6 +129,7 @@ impl PostgresStore {
             waiting: Arc::new(Waiting::default()),
             announcements,
             clock: SystemClock::new(),
+            replaced: Replaced::default(),
         });
         let workers = (options.sql.connections as usize / 2).clamp(1, WORKERS_MAX);
         let batch_max = options.sql.batch_max;

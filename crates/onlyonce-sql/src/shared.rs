@@ -8,6 +8,7 @@ pub(super) use options::Table;
 #[cfg(any(feature = "mysql", feature = "sqlite"))]
 pub(super) use options::split;
 pub use options::{SqlOptions, completion_name};
+pub(super) use replaced::Replaced;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub(super) use running::{Asking, GIVEN_UP_MAX, GivenUp, Running};
 #[cfg(any(feature = "mysql", feature = "postgres"))]
@@ -16,6 +17,7 @@ pub(super) use waiters::Waiters;
 
 mod migrate;
 mod options;
+mod replaced;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 mod running;
 #[cfg(test)]

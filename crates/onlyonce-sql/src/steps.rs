@@ -5,7 +5,8 @@ use std::time::Duration;
 
 pub(super) use held::Held;
 pub(super) use row::{
-    Cells, Columns, Misread, READ_COLUMNS, WRITTEN, bind, in_state, read_held, read_slot,
+    Cells, Columns, Dropped, Misread, READ_COLUMNS, WRITTEN, bind, ended_columns, in_state,
+    read_held, read_slot,
 };
 
 mod held;

@@ -244,6 +244,6 @@ impl Operate for Cached {
             .await
     }
 
-    forward!(straight: get, list, newest, sweep, stats, ping, recheck, count_replays, number_replays, agree, agreed);
-    forward!(straight: connected, connections, is_on_a_server);
+    forward!(straight: get, list, newest, sweep, sweep_ended, stats, ping, recheck, count_replays, number_replays, agree, agreed);
+    forward!(straight: connected, connections, is_on_a_server, hands_over_ended);
 }

@@ -86,7 +86,7 @@ impl Guarded {
         self
     }
 
-    /// The same for what looks through many records: list, sweep, stats. 60 s unless told.
+    /// The same for what looks through many records: list, sweep, sweep_ended, stats. 60 s unless told.
     #[must_use]
     pub fn scan_timeout(mut self, timeout: Duration) -> Self {
         self.scan_timeout = timeout;
@@ -207,9 +207,9 @@ impl Store for Guarded {
 
 #[deny(clippy::missing_trait_methods)]
 impl Operate for Guarded {
-    forward!(around: get, list, newest, forget, extend, resolve, sweep, stats, ping, recheck);
+    forward!(around: get, list, newest, forget, extend, resolve, sweep, sweep_ended, stats, ping, recheck);
     forward!(around: count_replays, number_replays, agree, agreed);
-    forward!(straight: connected, connections, is_on_a_server);
+    forward!(straight: connected, connections, is_on_a_server, hands_over_ended);
 }
 
 /// How an operation is guarded.

@@ -131,6 +131,8 @@ macro_rules! verb {
         -> ::onlyonce_core::operate::Resolved); };
     ($how:ident sweep) => { $crate::wrap::verb!(@operate $how Sweep sweep []
         (records_max: usize) -> usize); };
+    ($how:ident sweep_ended) => { $crate::wrap::verb!(@operate $how Sweep sweep_ended []
+        (records_max: usize) -> ::onlyonce_core::operate::Swept); };
     ($how:ident stats) => { $crate::wrap::verb!(@operate $how Stats stats []
         () -> ::onlyonce_core::operate::Stats); };
     ($how:ident ping) => { $crate::wrap::verb!(@operate $how Ping ping [] () -> ()); };
@@ -150,6 +152,11 @@ macro_rules! verb {
     ($how:ident connected) => {
         fn connected(&self) -> u64 {
             self.inner.operate().map_or(0, ::onlyonce_core::Operate::connected)
+        }
+    };
+    ($how:ident hands_over_ended) => {
+        fn hands_over_ended(&self) -> bool {
+            self.inner.operate().is_some_and(::onlyonce_core::Operate::hands_over_ended)
         }
     };
     ($how:ident is_on_a_server) => {

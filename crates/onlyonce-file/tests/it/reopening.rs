@@ -351,3 +351,43 @@ async fn the_newest_records_are_found_among_those_of_this_process_and_of_the_one
     let expected: Vec<Slot> = [9, 7, 6, 5, 4, 3, 2, 1, 0].map(slot).to_vec();
     assert_eq!(slots(&all), expected);
 }
+
+/// Which of them a sweep of `store` hands over, and how long they were there.
+async fn ended(store: &FileStore) -> Vec<(Slot, Duration)> {
+    let swept = store.sweep_ended(100).await.unwrap();
+    let ended = swept.ended.into_iter().map(|it| (it.slot, it.lifetime));
+    ended.collect()
+}
+
+#[tokio::test]
+async fn what_expired_while_the_store_was_closed_is_handed_over_once() {
+    let place = Place::new();
+    let store = place.open().await;
+    // Over before it is closed: this process knows.
+    finish(&store, 0, &answer(0, 10), SECOND).await;
+    place.clock.advance(2 * SECOND);
+    finish(&store, 1, &answer(1, 10), MINUTE).await;
+    finish(&store, 2, &answer(2, 10), DAY).await;
+    finish(&store, 3, &answer(3, 10), MINUTE).await;
+    assert!(store.forget(&slot(3)).await.unwrap());
+    finish(&store, 4, &answer(4, 10), MINUTE).await;
+    assert!(store.extend(&slot(4), DAY).await.unwrap());
+    let short = Claim {
+        lease_for: SECOND,
+        keep_for: SECOND,
+        ..claim(5)
+    };
+    grant(&store, &short).await;
+    assert_eq!(ended(&store).await, []);
+    drop(store);
+    place.clock.advance(2 * MINUTE);
+
+    let store = place.open().await;
+    let handed = ended(&store).await;
+
+    assert_eq!(handed, [(slot(1), 2 * MINUTE)]);
+    assert_eq!(ended(&store).await, []);
+    assert!(replayed(&store, 2).await.is_some());
+    drop(store);
+    assert_eq!(ended(&place.open().await).await, []);
+}

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use onlyonce_core::operate::{Connections, Filter, Newest, Page, Resolved, Stats};
+use onlyonce_core::operate::{Connections, Filter, Newest, Page, Resolved, Stats, Swept};
 use onlyonce_core::{Operate, Record, Response, Slot, StoreError, StoreErrorKind, async_trait};
+use sqlx::mysql::MySqlRow;
 
 use super::MySqlStore;
 use super::rows::Row;
@@ -12,7 +13,7 @@ use super::server::{Stepped, alive};
 use super::statements::{ARCHIVE, BEGAN, NOW};
 use super::text::Text;
 use super::trouble::{NAME, Then, Trouble, unreadable};
-use crate::steps::{Columns, read_slot, whole};
+use crate::steps::{Columns, Dropped, ended_columns, from_millis, read_slot, whole};
 
 /// How many rows one transaction of a sweep drops: others wait for it no longer than that takes.
 const SWEEP_ROWS_MAX: usize = 200;
@@ -98,24 +99,26 @@ impl Operate for MySqlStore {
     }
 
     async fn sweep(&self, records_max: usize) -> Result<usize, StoreError> {
-        let mut swept = 0;
-        let mut repeats = 0;
-        while swept < records_max {
-            let most = SWEEP_ROWS_MAX.min(records_max - swept);
-            match self.sweep_some(most).await {
-                Ok((rows, records)) => {
-                    swept += records;
-                    if rows < most {
-                        break;
-                    }
-                }
-                Err(trouble) if trouble.then == Then::Repeat && repeats < REPEATS_MAX => {
-                    repeats += 1;
-                }
-                Err(trouble) => return Err(trouble.to_error()),
-            }
+        drop(self.server.replaced.take());
+        let is_record = |row: &MySqlRow, _| Ok(row.text(1)? != "R");
+        let dropped = self.sweep_all(records_max, "slot, state", is_record, |it| *it);
+        Ok(dropped.await?.into_iter().filter(|record| *record).count())
+    }
+
+    async fn sweep_ended(&self, records_max: usize) -> Result<Swept, StoreError> {
+        let columns = ended_columns();
+        let dropped = self.sweep_all(records_max, &columns, Dropped::read, |it| it.is_record);
+        let mut swept = Swept::default();
+        for dropped in dropped.await? {
+            swept.records += usize::from(dropped.is_record);
+            swept.ended.extend(dropped.ended);
         }
+        swept.ended.extend(self.server.replaced.take());
         Ok(swept)
+    }
+
+    fn hands_over_ended(&self) -> bool {
+        true
     }
 
     async fn stats(&self) -> Result<Stats, StoreError> {
@@ -245,24 +248,64 @@ impl MySqlStore {
         Ok(listed)
     }
 
-    /// Drops at most `most` rows that nobody has locked: how many, and how many of them held a
-    /// record.
-    async fn sweep_some(&self, most: usize) -> Result<(usize, usize), Trouble> {
+    /// Drops rows that nobody has locked until `records_max` records are dropped, or nothing is over
+    /// any more: what `read` makes of the `columns` of each.
+    async fn sweep_all<T>(
+        &self,
+        records_max: usize,
+        columns: &str,
+        read: impl Fn(&MySqlRow, Duration) -> Result<T, sqlx::Error>,
+        is_record: impl Fn(&T) -> bool,
+    ) -> Result<Vec<T>, StoreError> {
+        let (mut dropped, mut swept, mut repeats) = (Vec::new(), 0, 0);
+        while swept < records_max {
+            let most = SWEEP_ROWS_MAX.min(records_max - swept);
+            match self.sweep_some(most, columns).await {
+                Ok((rows, now)) => {
+                    for row in &rows {
+                        let row =
+                            read(row, now).map_err(|error| Trouble::from(error).to_error())?;
+                        swept += usize::from(is_record(&row));
+                        dropped.push(row);
+                    }
+                    if rows.len() < most {
+                        break;
+                    }
+                }
+                Err(trouble) if trouble.then == Then::Repeat && repeats < REPEATS_MAX => {
+                    repeats += 1;
+                }
+                // What was dropped before is handed over; the next sweep says what is wrong.
+                Err(_) if !dropped.is_empty() => break,
+                Err(trouble) => return Err(trouble.to_error()),
+            }
+        }
+        Ok(dropped)
+    }
+
+    /// Drops at most `most` rows that nobody has locked: these columns of them, the slot first, and
+    /// when that was.
+    async fn sweep_some(
+        &self,
+        most: usize,
+        columns: &str,
+    ) -> Result<(Vec<MySqlRow>, Duration), Trouble> {
         let statements = &self.server.statements;
         let mut due = Text::transaction();
+        due.sql(&format!("SELECT {BEGAN};"));
         due.sql(&statements.fill(&format!(
-            "SELECT slot, state FROM {{table}} WHERE sweep_at <= {BEGAN} ORDER BY sweep_at LIMIT "
+            "SELECT {columns} FROM {{table}} WHERE sweep_at <= {BEGAN} ORDER BY sweep_at LIMIT "
         )));
         due.int(i64::try_from(most).unwrap_or(i64::MAX));
         due.sql(" FOR UPDATE SKIP LOCKED");
         let mut line = self.server.lines.line().await?;
-        let found = line.ask(&due).await?.rows;
-        let mut slots = Vec::with_capacity(found.len());
-        let mut records = 0;
-        for row in &found {
-            slots.extend(read_slot(row).ok());
-            records += usize::from(row.text(1)? != "R");
-        }
+        let mut found = line.ask(&due).await?.rows;
+        let now = match found.first() {
+            Some(clock) => from_millis(clock.int(0)?),
+            None => return Err(Trouble::late()),
+        };
+        found.remove(0);
+        let slots: Vec<_> = found.iter().filter_map(|row| read_slot(row).ok()).collect();
         let mut drop = Text::default();
         if !slots.is_empty() {
             if self.server.archive {
@@ -277,7 +320,7 @@ impl MySqlStore {
         }
         line.ask(drop.sql("COMMIT")).await?;
         line.keep();
-        Ok((found.len(), records))
+        Ok((found, now))
     }
 
     /// Adds counts in one transaction; says what they are then.

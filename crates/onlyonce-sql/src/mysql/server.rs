@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onlyonce_core::entry::Change;
+use onlyonce_core::operate::Ended;
 use onlyonce_core::{Clock, Record, Slot, State, StoreError, SystemClock, Token};
 
 use super::lines::Lines;
@@ -12,7 +13,7 @@ use super::rows::{self, Row, Seen, Write};
 use super::statements::{ARCHIVE, NOW, Statements};
 use super::text::Text;
 use super::trouble::{Then, Trouble, too_large, unreadable};
-use crate::shared::Waiters;
+use crate::shared::{Replaced, Waiters};
 use crate::steps::{Columns, Held, from_millis};
 
 /// What the store's parts share.
@@ -21,6 +22,7 @@ pub(super) struct Server {
     pub(super) statements: Statements,
     pub(super) waiters: Arc<Waiters>,
     pub(super) archive: bool,
+    pub(super) replaced: Replaced,
     pub(super) clock: SystemClock,
 }
 
@@ -169,7 +171,14 @@ impl Server {
             Some(_) | None => self.run(write).await,
         };
         match written {
-            Ok(rows) => Ok(rows > 0),
+            Ok(rows) => {
+                let before = read.held.entry.kept.as_ref();
+                let ended = before.and_then(|kept| Ended::of_kept(*slot, kept, read.now));
+                if let Some(ended) = ended.filter(|_| rows > 0) {
+                    self.replaced.add(ended);
+                }
+                Ok(rows > 0)
+            }
             Err(trouble) => match trouble.then {
                 // If it was written before the connection broke, reading tells.
                 Then::Repeat | Then::Duplicate | Then::Reconnect | Then::Locked => Ok(false),

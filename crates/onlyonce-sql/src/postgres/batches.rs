@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use onlyonce_core::operate::Ended;
 use onlyonce_core::slot::SlotMap;
 use onlyonce_core::{Slot, StoreError};
 use sqlx::postgres::PgRow;
@@ -48,6 +49,11 @@ pub(super) trait Verb: Sized + Send + Sync + 'static {
 
     /// The answer in a row, and whether it ended a claim that others may wait for.
     fn read(&self, row: &PgRow) -> Result<(Self::Answer, bool), StoreError>;
+
+    /// The finished record in a row that was over and is replaced by this.
+    fn replaced(&self, _row: &PgRow) -> Option<Ended> {
+        None
+    }
 }
 
 pub(super) type Gathered<V> = Gatherer<V, Result<<V as Verb>::Answer, StoreError>>;
@@ -181,6 +187,9 @@ fn answer<V: Verb>(
         let answer = asked.question.read(row);
         if let Ok((_, true)) = answer {
             server.settled(slot);
+        }
+        if let Some(ended) = asked.question.replaced(row) {
+            server.replaced.add(ended);
         }
         match answer {
             Ok((answer, _)) if !later.is_empty() => answers.insert(slot, (asked, answer)),

@@ -2,7 +2,7 @@
 -- `here` judges each slot on what is there: X the token was given back before, T somebody has it or it
 -- is done, C it can be had. `free` locks the rows of C, skipping those that another claim has just now;
 -- `made` inserts where there was no row; `took` begins anew (N), goes on with its own (O) or takes over
--- what lapsed (L). A slot that is in none of the results was taken in between: its caller asks again.
+-- what lapsed (L), and tells what was there before: a finished record that was over ends here. A slot that is in none of the results was taken in between: its caller asks again.
 WITH v AS MATERIALIZED (
     SELECT *, clock_timestamp() AS now
     FROM unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::bool[], $5::int8[], $6::int8[],
@@ -26,11 +26,11 @@ here AS MATERIALIZED (
 ),
 free AS MATERIALIZED (
     SELECT v.slot, v.token, v.fingerprint, v.rerun, v.lease, v.keep, v.meta, v.operation, v.actor,
-           v.hint, v.now, f.how, f.overtook
+           v.hint, v.now, f.*
     FROM here AS v CROSS JOIN LATERAL (
         SELECT CASE WHEN {fresh} THEN 'N' WHEN r.token = v.token THEN 'O' ELSE 'L' END AS how,
-               r.meta AS overtook
-        FROM {table} AS r
+               r.meta AS overtook, {record}
+        FROM {table} AS r CROSS JOIN (SELECT false AS busy) AS b
         WHERE r.slot = v.slot AND NOT {dead} AND ({fresh} OR {yields})
         FOR NO KEY UPDATE OF r SKIP LOCKED
     ) AS f
@@ -68,11 +68,12 @@ took AS (
         dead_deadlines = CASE WHEN r.dead_until > v.now THEN r.dead_deadlines END
     FROM free AS v WHERE r.slot = v.slot
     RETURNING r.slot, r.attempt, CASE how WHEN 'L' THEN v.overtook END AS overtook,
-              (date_part('epoch', v.now - r.created_at) * 1000000)::int8 AS age
+              (date_part('epoch', v.now - r.created_at) * 1000000)::int8 AS age,
+              {carried}
 ),
 {promise}
 SELECT slot, verdict, NULL::int4 AS granted, NULL::bytea AS overtook, NULL::int8 AS age,
        {columns}
 FROM here CROSS JOIN promise WHERE verdict IN ('T', 'X') AND promises >= 0
 UNION ALL SELECT slot, 'G', 1, NULL, NULL, {nulls} FROM made
-UNION ALL SELECT slot, 'G', attempt, overtook, age, {nulls} FROM took
+UNION ALL SELECT slot, 'G', attempt, overtook, age, {columns} FROM took

@@ -5,13 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use onlyonce_core::operate::{Connections, Filter, Newest, Page, Resolved, StateName, Stats};
+use onlyonce_core::operate::{
+    Connections, Filter, Newest, Page, Resolved, StateName, Stats, Swept,
+};
 use onlyonce_core::{Operate, Record, Response, Slot, StoreError, async_trait, codec};
 use sqlx::postgres::PgRow;
 
 use super::PostgresStore;
 use super::arg::Arg;
-use super::row::{column, micros, record, slot as slot_of, text};
+use super::row::{column, dropped, micros, record, slot as slot_of, text};
 use super::statements::Statement;
 use super::trouble::{Then, Trouble, corrupt};
 use super::verbs::finished;
@@ -190,6 +192,7 @@ impl Operate for PostgresStore {
     }
 
     async fn sweep(&self, records_max: usize) -> Result<usize, StoreError> {
+        drop(self.server.replaced.take());
         let mut swept = 0;
         while swept < records_max {
             let rows_max = SWEEP_ROWS_MAX.min(records_max - swept);
@@ -205,6 +208,35 @@ impl Operate for PostgresStore {
             }
         }
         Ok(swept)
+    }
+
+    async fn sweep_ended(&self, records_max: usize) -> Result<Swept, StoreError> {
+        let mut swept = Swept::default();
+        while swept.records < records_max {
+            let rows_max = SWEEP_ROWS_MAX.min(records_max - swept.records);
+            let sweep = &self.server.statements.sweep_ended;
+            let asked = self.operators(WHOLE_TABLE, sweep, [number(rows_max)]);
+            let rows = match asked.await {
+                Ok(rows) => rows,
+                // What was dropped before is handed over; the next sweep says what is wrong.
+                Err(_) if swept.records > 0 => break,
+                Err(error) => return Err(error),
+            };
+            for row in &rows {
+                let (is_record, ended) = dropped(row)?;
+                swept.records += usize::from(is_record);
+                swept.ended.extend(ended);
+            }
+            if rows.len() < rows_max {
+                break;
+            }
+        }
+        swept.ended.extend(self.server.replaced.take());
+        Ok(swept)
+    }
+
+    fn hands_over_ended(&self) -> bool {
+        true
     }
 
     async fn stats(&self) -> Result<Stats, StoreError> {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use onlyonce_core::codec;
+use onlyonce_core::operate::Ended;
 use onlyonce_core::{Fingerprint, OnLapse, Record, Slot, State, StoreError, Timestamp, Token};
 use sqlx::postgres::{PgRow, Postgres};
 use sqlx::{Decode, Row, Type};
@@ -71,6 +72,43 @@ pub(super) fn record(row: &PgRow) -> Result<Record, StoreError> {
         replays: u64::try_from(replays).unwrap_or(0),
         state: state(row)?,
     })
+}
+
+/// A row that a sweep has dropped: whether it held a record, and what is told of it if that was
+/// finished and can be read.
+pub(super) fn dropped(row: &PgRow) -> Result<(bool, Option<Ended>), StoreError> {
+    let state: &str = column(row, "r_state")?;
+    let is_finished = matches!(state, "D" | "F");
+    Ok((state != "R", is_finished.then(|| ended(row).ok()).flatten()))
+}
+
+fn ended(row: &PgRow) -> Result<Ended, StoreError> {
+    let fingerprint: Vec<u8> = column(row, "r_fingerprint")?;
+    let meta: Vec<u8> = column(row, "r_meta")?;
+    let replays: i64 = column(row, "r_replays")?;
+    let response: Option<Vec<u8>> = column(row, "r_response")?;
+    let response = response.and_then(|it| codec::decode_response(&Bytes::from(it)).ok());
+    Ok(Ended {
+        slot: slot(row)?,
+        token: Token::from_bytes(column(row, "r_token")?),
+        fingerprint: Fingerprint::from_bytes(&fingerprint)
+            .ok_or_else(|| corrupt("a fingerprint has an unexpected form"))?,
+        meta: Arc::new(codec::decode_meta(&Bytes::from(meta)).map_err(corrupt)?),
+        keep_for: left(column(row, "keep_for")?),
+        lifetime: left(column(row, "lifetime")?),
+        replays: u64::try_from(replays).unwrap_or(0),
+        response: response.map(Arc::new),
+    })
+}
+
+/// The finished record that a granted claim has replaced, if it has one.
+pub(super) fn replaced(row: &PgRow) -> Option<Ended> {
+    let state: Option<&str> = column(row, "r_state").ok()?;
+    if !matches!(state, Some("D" | "F")) {
+        return None;
+    }
+    let keep_left: i64 = column(row, "r_keep_left").ok()?;
+    Ended::of_record(slot(row).ok()?, &record(row).ok()?, left(-keep_left))
 }
 
 fn state(row: &PgRow) -> Result<State, StoreError> {

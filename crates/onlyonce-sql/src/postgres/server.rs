@@ -9,6 +9,7 @@ use tokio::sync::mpsc;
 use super::lines::Lines;
 use super::statements::Statements;
 use super::waiting::Waiting;
+use crate::shared::Replaced;
 
 pub(super) struct Server {
     pub(super) lines: Arc<Lines>,
@@ -17,6 +18,7 @@ pub(super) struct Server {
     /// Where a claim's end is announced to other processes, if it is.
     pub(super) announcements: Option<mpsc::UnboundedSender<Slot>>,
     pub(super) clock: SystemClock,
+    pub(super) replaced: Replaced,
 }
 
 impl Server {

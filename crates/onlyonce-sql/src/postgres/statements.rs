@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use onlyonce_core::operate::Ended;
+
 use crate::shared::Table;
 
 /// One text with numbered parameters, sent prepared or with its values spelled in.
@@ -28,6 +30,7 @@ pub(super) struct Statements {
     pub(super) extend: Statement,
     pub(super) resolve: Statement,
     pub(super) sweep: Statement,
+    pub(super) sweep_ended: Statement,
     pub(super) stats: Statement,
     pub(super) ping: Statement,
     pub(super) count: Statement,
@@ -140,6 +143,7 @@ const AGREED: &str = "WITH promise AS MATERIALIZED (
         WHERE {synchronous}
     )
     SELECT value FROM {table}_agreed CROSS JOIN promise WHERE name = $1::text AND promises >= 0";
+const SWEPT: &str = "SELECT count(*) AS rows, count(*) FILTER (WHERE state <> 'R') AS records";
 const NOTIFY: &str = "SELECT pg_notify($1::text, told) FROM unnest($2::text[]) AS told";
 
 impl Statements {
@@ -167,6 +171,7 @@ impl Statements {
         } else {
             ""
         };
+        let sweep = include_str!("sweep.sql").replace("{archive}", kept);
         Self {
             claim: statement(include_str!("claim.sql")),
             renew: statement(include_str!("renew.sql")),
@@ -181,7 +186,8 @@ impl Statements {
             forget: statement(FORGET),
             extend: once(EXTEND),
             resolve: statement(include_str!("resolve.sql")),
-            sweep: statement(&include_str!("sweep.sql").replace("{archive}", kept)),
+            sweep: statement(&sweep.replace("{told}", SWEPT)),
+            sweep_ended: statement(&sweep.replace("{told}", &ended())),
             stats: statement(STATS),
             ping: statement("SELECT 1"),
             count: once(include_str!("count.sql")),
@@ -190,6 +196,20 @@ impl Statements {
             notify: statement(NOTIFY),
         }
     }
+}
+
+/// What is told of a row that a sweep has dropped, with an answer that is not too large.
+fn ended() -> String {
+    format!(
+        "SELECT slot, state::text AS r_state, token AS r_token, fingerprint AS r_fingerprint,
+            meta AS r_meta, replays AS r_replays,
+            (date_part('epoch', expires_at - COALESCE(completed_at, created_at)) * 1000000)::int8
+                AS keep_for,
+            (date_part('epoch', statement_timestamp() - COALESCE(completed_at, created_at))
+                * 1000000)::int8 AS lifetime,
+            CASE WHEN octet_length(response) <= {} THEN response END AS r_response",
+        Ended::RESPONSE_BYTES_MAX
+    )
 }
 
 /// The text with every word in braces spelled out, and without the lines that are comments: not every

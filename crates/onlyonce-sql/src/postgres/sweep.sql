@@ -8,4 +8,4 @@ WITH due AS MATERIALIZED (
 gone AS (
     DELETE FROM {table} AS r USING due WHERE r.slot = due.slot RETURNING r.*
 ){archive}
-SELECT count(*) AS rows, count(*) FILTER (WHERE state <> 'R') AS records FROM gone
+{told} FROM gone

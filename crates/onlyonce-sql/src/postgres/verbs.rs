@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use onlyonce_core::codec;
+use onlyonce_core::operate::Ended;
 use onlyonce_core::store::Receipt;
 use onlyonce_core::{
     Claim, Claimed, Completed, Lease, OnLapse, Overtaken, Release, Released, Renewed, Response,
@@ -13,7 +14,7 @@ use std::time::Duration;
 
 use super::arg::Arg;
 use super::batches::Verb;
-use super::row::{column, left, micros, record, text, timestamp};
+use super::row::{column, left, micros, record, replaced, text, timestamp};
 use super::statements::{Statement, Statements};
 use super::trouble::corrupt;
 
@@ -109,6 +110,11 @@ impl Verb for Claiming {
             "X" => Ok((Claimed::Dead, false)),
             other => Err(unexpected(other)),
         }
+    }
+
+    fn replaced(&self, row: &PgRow) -> Option<Ended> {
+        let is_granted = column::<&str>(row, "verdict").ok()? == "G";
+        is_granted.then(|| replaced(row)).flatten()
     }
 }
 

@@ -3,14 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use onlyonce_core::operate::{Filter, Newest, Page, Resolved, Stats};
+use onlyonce_core::operate::{Filter, Newest, Page, Resolved, Stats, Swept};
 use onlyonce_core::{Operate, Record, Response, Slot, StoreError, StoreErrorKind, async_trait};
-use sqlx::{QueryBuilder, Sqlite};
+use sqlx::sqlite::SqliteRow;
+use sqlx::{QueryBuilder, Row as _, Sqlite};
 
 use super::statements::archive;
 use super::writer::begin;
 use super::{SqliteStore, trouble};
-use crate::steps::{Columns, READ_COLUMNS, in_state, read_held, read_slot, to_millis, whole};
+use crate::steps::{
+    Columns, Dropped, READ_COLUMNS, ended_columns, in_state, read_held, read_slot, to_millis, whole,
+};
 
 /// How many rows one transaction of a sweep drops: others wait for it no longer than that takes.
 const SWEEP_ROWS_MAX: usize = 200;
@@ -89,17 +92,26 @@ impl Operate for SqliteStore {
     }
 
     async fn sweep(&self, records_max: usize) -> Result<usize, StoreError> {
-        self.check_place().await?;
-        let mut swept = 0;
-        while swept < records_max {
-            let most = SWEEP_ROWS_MAX.min(records_max - swept);
-            let (rows, records) = self.sweep_some(most).await.map_err(trouble::failed)?;
-            swept += records;
-            if rows < most {
-                break;
-            }
+        drop(self.writer.replaced.take());
+        let is_record = |row: &SqliteRow, _| row.try_get::<bool, _>(0);
+        let dropped = self.sweep_all(records_max, "state <> 'R'", is_record, |it| *it);
+        Ok(dropped.await?.into_iter().filter(|record| *record).count())
+    }
+
+    async fn sweep_ended(&self, records_max: usize) -> Result<Swept, StoreError> {
+        let columns = ended_columns();
+        let dropped = self.sweep_all(records_max, &columns, Dropped::read, |it| it.is_record);
+        let mut swept = Swept::default();
+        for dropped in dropped.await? {
+            swept.records += usize::from(dropped.is_record);
+            swept.ended.extend(dropped.ended);
         }
+        swept.ended.extend(self.writer.replaced.take());
         Ok(swept)
+    }
+
+    fn hands_over_ended(&self) -> bool {
+        true
     }
 
     async fn stats(&self) -> Result<Stats, StoreError> {
@@ -241,12 +253,48 @@ impl SqliteStore {
         query
     }
 
-    /// Drops at most `most` rows: how many, and how many of them held a record.
-    async fn sweep_some(&self, most: usize) -> Result<(usize, usize), sqlx::Error> {
+    /// Drops rows until `records_max` records are dropped, or nothing is over any more: what `read`
+    /// makes of the `columns` of each.
+    async fn sweep_all<T>(
+        &self,
+        records_max: usize,
+        columns: &str,
+        read: impl Fn(&SqliteRow, Duration) -> Result<T, sqlx::Error>,
+        is_record: impl Fn(&T) -> bool,
+    ) -> Result<Vec<T>, StoreError> {
+        self.check_place().await?;
+        let (mut dropped, mut swept) = (Vec::new(), 0);
+        while swept < records_max {
+            let most = SWEEP_ROWS_MAX.min(records_max - swept);
+            let (rows, now) = match self.sweep_some(most, columns).await {
+                Ok(some) => some,
+                // What was dropped before is handed over; the next sweep says what is wrong.
+                Err(_) if !dropped.is_empty() => break,
+                Err(error) => return Err(trouble::failed(error)),
+            };
+            for row in &rows {
+                let row = read(row, now).map_err(trouble::failed)?;
+                swept += usize::from(is_record(&row));
+                dropped.push(row);
+            }
+            if rows.len() < most {
+                break;
+            }
+        }
+        Ok(dropped)
+    }
+
+    /// Drops at most `most` rows: these columns of them, and when that was.
+    async fn sweep_some(
+        &self,
+        most: usize,
+        columns: &str,
+    ) -> Result<(Vec<SqliteRow>, Duration), sqlx::Error> {
         let most = i64::try_from(most).unwrap_or(i64::MAX);
         let mut connection = self.writer.connection().await?;
         let mut transaction = begin(connection.get()).await?;
-        let now = to_millis(self.writer.time.now());
+        let at = self.writer.time.now();
+        let now = to_millis(at);
         self.writer
             .time
             .keep(&mut transaction, &self.statements)
@@ -258,16 +306,15 @@ impl SqliteStore {
             let archive = archive.bind(now).bind(now).bind(most);
             archive.execute(&mut *transaction).await?;
         }
-        let delete = format!("DELETE FROM {{table}} WHERE {due} RETURNING state <> 'R'");
-        let delete = sqlx::query_scalar(self.statements.rare(&delete));
-        let deleted: Vec<bool> = delete
+        let delete = format!("DELETE FROM {{table}} WHERE {due} RETURNING {columns}");
+        let delete = sqlx::query(self.statements.rare(&delete));
+        let deleted = delete
             .bind(now)
             .bind(most)
             .fetch_all(&mut *transaction)
             .await?;
         transaction.commit().await?;
-        let records = deleted.iter().filter(|record| **record).count();
-        Ok((deleted.len(), records))
+        Ok((deleted, at))
     }
 
     /// Adds counts in one transaction; says what they are then.

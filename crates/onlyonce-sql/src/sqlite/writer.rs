@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onlyonce_core::entry::Change;
+use onlyonce_core::operate::Ended;
 use onlyonce_core::{Slot, StoreError};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection, Sqlite, SqliteConnection, Transaction};
@@ -17,7 +18,7 @@ use super::rows::Rows;
 use super::statements::Statements;
 use super::time::Time;
 use super::{rows, trouble};
-use crate::shared::Waiters;
+use crate::shared::{Replaced, Waiters};
 use crate::steps::Held;
 use onlyonce_storekit::batch::{Asked, Gatherer};
 
@@ -42,6 +43,7 @@ pub(super) struct Writer {
     statements: Arc<Statements>,
     waiters: Arc<Waiters>,
     archive: bool,
+    pub(super) replaced: Replaced,
 }
 
 impl Writer {
@@ -60,6 +62,7 @@ impl Writer {
             statements,
             waiters,
             archive,
+            replaced: Replaced::default(),
         }
     }
 
@@ -140,9 +143,12 @@ impl Writer {
         }
         transaction.commit().await?;
         self.place.check()?;
-        for (slot, row) in &touched.written {
+        for (slot, row) in touched.written {
             if row.settled {
-                self.waiters.wake(slot);
+                self.waiters.wake(&slot);
+            }
+            if let Some(ended) = row.ended {
+                self.replaced.add(ended);
             }
         }
         Ok(taken)
@@ -161,6 +167,8 @@ struct Written {
     settled: bool,
     /// It held a record that had expired.
     replaced: bool,
+    /// What is told of that record.
+    ended: Option<Ended>,
 }
 
 impl Touched {
@@ -174,11 +182,13 @@ impl Touched {
         let row = row.as_mut().map_err(|why| trouble::unreadable(why))?;
         let record = row.entry.kept.as_ref();
         let replaced = record.is_some_and(|record| record.is_expired(now));
+        let ended = record.and_then(|record| Ended::of_kept(step.slot, record, now));
         let change = (step.take)(row, now);
         if change != Change::Nothing {
             let written = self.written.entry(step.slot).or_default();
             written.settled |= change == Change::Settled;
             written.replaced |= replaced;
+            written.ended = written.ended.take().or(ended);
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use onlyonce_core::codec::{self, CodecError};
 use onlyonce_core::entry::{Entry, Kept, Phase, timestamp};
-use onlyonce_core::operate::StateName;
+use onlyonce_core::operate::{Ended, StateName};
 use onlyonce_core::{Fingerprint, OnLapse, Slot, Timestamp, Token};
 use thiserror::Error;
 
@@ -16,6 +16,15 @@ use super::{from_millis, to_millis};
 /// The columns that [`read_slot`] and [`read_held`] read, in their order.
 pub(crate) const READ_COLUMNS: &str = "slot, state, token, fingerprint, rerun, attempt, \
      created_at, completed_at, lease_until, expires_at, tail, replays, meta, dead, response";
+
+/// The columns that [`read_ended`] reads, in their order: the first are those of [`READ_COLUMNS`].
+pub(crate) fn ended_columns() -> String {
+    format!(
+        "slot, state, token, fingerprint, meta, COALESCE(completed_at, created_at), expires_at, \
+         replays, CASE WHEN bytes <= {} THEN response END",
+        Ended::RESPONSE_BYTES_MAX
+    )
+}
 
 /// What is written of a row besides its slot, in the order in which [`bind`] binds it.
 pub(crate) const WRITTEN: [&str; 19] = [
@@ -187,6 +196,44 @@ pub(crate) fn in_state(state: StateName, now: &str) -> String {
         StateName::Failed => "state = 'F'".to_owned(),
         StateName::Unknown => "state = 'U'".to_owned(),
     }
+}
+
+/// A row that a sweep has dropped.
+pub(crate) struct Dropped {
+    /// Whether it held a record, and not only tokens that must not come back.
+    pub(crate) is_record: bool,
+    /// What is told of it, if it was finished and can be read.
+    pub(crate) ended: Option<Ended>,
+}
+
+impl Dropped {
+    /// Reads [`ended_columns`] of a row that was dropped at `now`.
+    pub(crate) fn read(row: &impl Columns, now: Duration) -> Result<Self, sqlx::Error> {
+        let state = row.text(1)?;
+        let is_finished = matches!(&*state, "D" | "F");
+        Ok(Self {
+            is_record: state != RELEASED,
+            ended: is_finished.then(|| read_ended(row, now).ok()).flatten(),
+        })
+    }
+}
+
+fn read_ended(row: &impl Columns, now: Duration) -> Result<Ended, Misread> {
+    let token = row.bytes(2)?.try_into();
+    let fingerprint = Fingerprint::from_bytes(&row.bytes(3)?);
+    let since = from_millis(row.int(5)?);
+    let response = row.maybe_bytes(8)?;
+    let response = response.and_then(|it| codec::decode_response(&it.into()).ok());
+    Ok(Ended {
+        slot: read_slot(row)?,
+        token: Token::from_bytes(token.map_err(|_| Misread::Value("token"))?),
+        fingerprint: fingerprint.ok_or(Misread::Value("fingerprint"))?,
+        meta: Arc::new(codec::decode_meta(&row.bytes(4)?.into())?),
+        keep_for: from_millis(row.int(6)?).saturating_sub(since),
+        lifetime: now.saturating_sub(since),
+        replays: u64::try_from(row.int(7)?).map_err(|_| Misread::Value("replays"))?,
+        response: response.map(Arc::new),
+    })
 }
 
 /// A row of any of the databases, column by column.

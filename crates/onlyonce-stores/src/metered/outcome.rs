@@ -1,6 +1,6 @@
 //! How an operation ended, as a label with few values.
 
-use onlyonce_core::operate::{Resolved, Stats};
+use onlyonce_core::operate::{Resolved, Stats, Swept};
 use onlyonce_core::{
     Claimed, Completed, Record, Released, Renewed, Slot, StoreError, StoreErrorKind,
 };
@@ -223,6 +223,7 @@ tells_ok!(
     (),
     usize,
     Stats,
+    Swept,
     Vec<u8>,
     Vec<(Slot, Record)>,
     Vec<(Slot, u64)>

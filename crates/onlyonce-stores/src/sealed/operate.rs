@@ -4,12 +4,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use onlyonce_core::operate::{Filter, Newest, Page, Resolved};
+use onlyonce_core::operate::{Ended, Filter, Newest, Page, Resolved, Swept};
 use onlyonce_core::{Operate, Record, Response, Slot, StoreError, async_trait};
 
 use crate::wrap::{forward, operators};
 
-use super::seal::Bound;
+use super::seal::{self, Bound};
 use super::{NAME, SealError, Sealed, corrupt};
 
 #[async_trait]
@@ -64,11 +64,34 @@ impl Operate for Sealed {
         }
     }
 
+    /// What cannot be opened any more is told without its answer: it is gone either way.
+    async fn sweep_ended(&self, records_max: usize) -> Result<Swept, StoreError> {
+        let mut swept = operators(&*self.inner, NAME)?
+            .sweep_ended(records_max)
+            .await?;
+        for ended in &mut swept.ended {
+            self.open_ended(ended);
+        }
+        Ok(swept)
+    }
+
     forward!(straight: forget, extend, sweep, stats, ping, recheck, count_replays, number_replays, agree, agreed);
-    forward!(straight: connected, connections, is_on_a_server);
+    forward!(straight: connected, connections, is_on_a_server, hands_over_ended);
 }
 
 impl Sealed {
+    fn open_ended(&self, ended: &mut Ended) {
+        let stored = ended.fingerprint;
+        ended.fingerprint = self.ring.first().cover().off(&ended.slot, stored);
+        let Some(response) = ended.response.take() else {
+            return;
+        };
+        if let Ok(opened) = seal::open(&self.ring, &ended.slot, &ended.token, stored, &response) {
+            ended.fingerprint = opened.fingerprint;
+            ended.response = Some(opened.response);
+        }
+    }
+
     fn all_opened(&self, found: Vec<(Slot, Record)>) -> Result<Vec<(Slot, Record)>, StoreError> {
         let opened = found.into_iter().map(|(slot, record)| {
             let record = self.opened(&slot, None, record)?;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use onlyonce_core::operate::{Connections, Filter, Newest, Page, Resolved, Stats};
+use onlyonce_core::operate::{Connections, Filter, Newest, Page, Resolved, Stats, Swept};
 use onlyonce_core::{
     Claim, Claimed, Completed, Fingerprint, Lease, MemoryStore, Operate, OsEntropy, Record,
     Release, Released, Renewed, Replay, Response, Slot, Store, StoreError, Token, async_trait,
@@ -18,6 +18,8 @@ const CONNECTIONS: Connections = Connections {
     exhausted: 5,
 };
 const BYTES_MAX: usize = 1 << 20;
+/// More than there is to sweep.
+const SWEPT_MORE: usize = 11;
 
 /// The memory store, with what only stores on servers have.
 struct Server(MemoryStore);
@@ -108,6 +110,18 @@ impl Operate for Server {
         self.0.sweep(records_max).await
     }
 
+    async fn sweep_ended(&self, records_max: usize) -> Result<Swept, StoreError> {
+        let swept = self.0.sweep_ended(records_max).await?;
+        Ok(Swept {
+            records: swept.records + SWEPT_MORE,
+            ..swept
+        })
+    }
+
+    fn hands_over_ended(&self) -> bool {
+        true
+    }
+
     async fn stats(&self) -> Result<Stats, StoreError> {
         self.0.stats().await
     }
@@ -177,6 +191,17 @@ async fn every_wrapper_tells_of_the_connections_inside() {
         assert_eq!(operate.connections(), Some(CONNECTIONS), "{name}");
         assert_eq!(operate.connected(), CONNECTED, "{name}");
         assert!(operate.is_on_a_server(), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn every_wrapper_hands_over_what_the_store_inside_does() {
+    for (name, store) in wrappers().await {
+        let operate = store.operate().unwrap();
+
+        assert!(operate.hands_over_ended(), "{name}");
+        let swept = operate.sweep_ended(10).await.unwrap();
+        assert_eq!(swept.records, SWEPT_MORE, "{name}");
     }
 }
 
