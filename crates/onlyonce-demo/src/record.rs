@@ -45,6 +45,9 @@ struct Happened {
     label: String,
     operation: Arc<str>,
     actor: Option<Arc<str>>,
+    intake: Option<String>,
+    /// What the operation made, where that is known.
+    resource: Option<Arc<str>>,
     at: Timestamp,
     what: Told,
 }
@@ -53,11 +56,16 @@ struct Happened {
 enum Told {
     Created {
         expires_at: Timestamp,
+        keep_for: Duration,
     },
     Replayed {
         original_at: Timestamp,
     },
-    Conflict,
+    Conflict {
+        /// Short hashes of the original request and of this one.
+        original: Option<String>,
+        this: Option<String>,
+    },
     Contention {
         holder: String,
         depth: usize,
@@ -106,24 +114,43 @@ impl Subscriber for Recorder {
         reason = "the engine tells more than is written down, and may tell more yet"
     )]
     fn on_event(&self, about: &About<'_>, event: &Event) {
+        let mut made = None;
         let what = match event {
             Event::Claimed { .. } => {
                 self.count(about, |counts| &counts.runs);
                 return;
             }
-            Event::Stored { expires_at, .. } => Told::Created {
-                expires_at: *expires_at,
-            },
-            Event::Replayed { original_at, .. } => {
+            Event::Stored {
+                expires_at,
+                keep_for,
+                resource,
+                ..
+            } => {
+                made.clone_from(resource);
+                Told::Created {
+                    expires_at: *expires_at,
+                    keep_for: *keep_for,
+                }
+            }
+            Event::Replayed {
+                original_at,
+                resource,
+                ..
+            } => {
                 self.count(about, |counts| &counts.replays);
+                made.clone_from(resource);
                 Told::Replayed {
                     original_at: *original_at,
                 }
             }
             Event::Refused {
                 reason: Reason::Mismatch | Reason::OtherCredential,
+                original,
                 ..
-            } => Told::Conflict,
+            } => Told::Conflict {
+                original: original.as_ref().map(|it| it.fingerprint.to_string()),
+                this: about.fingerprint.map(ToString::to_string),
+            },
             Event::Waited {
                 waited,
                 queue_depth,
@@ -141,6 +168,8 @@ impl Subscriber for Recorder {
             label: about.label().to_string(),
             operation: Arc::clone(&about.meta.operation),
             actor: about.meta.actor.clone(),
+            intake: about.intake.map(str::to_owned),
+            resource: made,
             at: now(),
             what,
         };

@@ -161,7 +161,7 @@ async fn d0_9_4_expired_keys_are_audit_events() {
     let demo = Process::start(folder.path(), Clock::RIGHT).await;
     let path = "/api/intakes/vendor-onboarding/submit";
     demo.post(path, "idem_abcdefghijklmnop", body.clone()).await;
-    demo.post(path, "idem_abcdefghijklmnop", body).await;
+    demo.post(path, "idem_abcdefghijklmnop", body.clone()).await;
     assert!(demo.interrupt().await);
 
     let late = Clock::ahead(Duration::from_secs(25 * 60 * 60));
@@ -177,6 +177,16 @@ async fn d0_9_4_expired_keys_are_audit_events() {
         (&metadata["replayCount"], &metadata["reason"]),
         (&json!(1), &json!("ttl_elapsed"))
     );
+    assert_eq!(
+        (&metadata["intakeId"], &metadata["ttl_ms"]),
+        (&json!("vendor-onboarding"), &json!(86_400_000))
+    );
+    assert!(
+        metadata["submissionId"]
+            .as_str()
+            .unwrap()
+            .starts_with("sub_")
+    );
     assert!(
         metadata["lifetime_ms"].as_i64().unwrap() >= 24 * 60 * 60 * 1000,
         "{metadata}"
@@ -187,6 +197,18 @@ async fn d0_9_4_expired_keys_are_audit_events() {
             .unwrap()
             .starts_with("idem…")
     );
+
+    // The key is a new one now, and so are its replays.
+    for _ in 0..2 {
+        demo.post(path, "idem_abcdefghijklmnop", body.clone()).await;
+    }
+    let audit = demo.get("/demo/audit").await;
+    let events = audit["events"].as_array().unwrap().iter();
+    let replays = events.filter(|event| {
+        event["eventType"] == "idempotency.replay" && event["metadata"]["operation"] == "submit"
+    });
+    let counts: Vec<_> = replays.map(|it| &it["metadata"]["replayCount"]).collect();
+    assert_eq!(counts, [&json!(1), &json!(1)], "{audit}");
     assert!(demo.interrupt().await);
 }
 

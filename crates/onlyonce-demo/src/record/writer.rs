@@ -63,7 +63,7 @@ impl Writer {
             self.audit(&mut work, it).await?;
             match it.what {
                 Told::Replayed { .. } => self.replayed(&mut work, it).await?,
-                Told::Created { .. } | Told::Conflict | Told::Contention { .. } => {}
+                Told::Created { .. } | Told::Conflict { .. } | Told::Contention { .. } => {}
             }
         }
         self.expired(&mut work).await?;
@@ -113,21 +113,32 @@ impl Writer {
 
     async fn audit(&self, work: &mut Work, it: &Happened) -> Result<(), sqlx::Error> {
         let (name, mut metadata, expires_at) = match &it.what {
-            Told::Created { expires_at } => {
-                let metadata = json!({"expiresAt": expires_at.to_rfc3339()});
+            Told::Created {
+                expires_at,
+                keep_for,
+            } => {
+                let metadata = json!({
+                    "expiresAt": expires_at.to_rfc3339(),
+                    "ttl_ms": u64::try_from(keep_for.as_millis()).unwrap_or(u64::MAX),
+                });
                 ("idempotency.key.created", metadata, column(*expires_at))
             }
             Told::Replayed { original_at } => {
                 let since = it.at.as_millis().saturating_sub(original_at.as_millis());
+                let created = self.last_created(work, &it.slot).await?;
+                let created_at = created.map_or(0, |(at, _)| at);
+                let before = self.replays(work, &it.slot, created_at, i64::MAX).await?;
                 let metadata = json!({
-                    "replayCount": self.count(work, &it.slot, "idempotency.replay").await? + 1,
+                    "replayCount": before + 1,
                     "originalTimestamp": original_at.to_rfc3339(),
                     "timeSinceOriginal_ms": since,
                 });
                 ("idempotency.replay", metadata, 0)
             }
-            Told::Conflict => {
-                let metadata = self.conflict(work, &it.slot).await?;
+            Told::Conflict { original, this } => {
+                let mut metadata = self.conflict(work, &it.slot).await?;
+                metadata["originalRequestHash"] = json!(original);
+                metadata["conflictingRequestHash"] = json!(this);
                 ("idempotency.conflict", metadata, 0)
             }
             Told::Contention {
@@ -144,6 +155,8 @@ impl Writer {
             }
         };
         metadata["idempotencyKey"] = json!(it.label);
+        metadata["intakeId"] = json!(it.intake);
+        metadata["submissionId"] = json!(it.resource);
         let row = Row {
             name,
             at: it.at,
@@ -158,15 +171,24 @@ impl Writer {
 
     /// Whose request the key had been used for, as far as that was written down.
     async fn conflict(&self, work: &mut Work, slot: &str) -> Result<Value, sqlx::Error> {
-        const ORIGINAL: &str = "SELECT at, actor FROM audit_events \
-            WHERE slot = $1 AND type = 'idempotency.key.created' ORDER BY at DESC LIMIT 1";
         let mut metadata = json!({"conflictType": "payload_mismatch"});
-        let found: Vec<(i64, Option<String>)> = work.all(ORIGINAL, &[slot.into()]).await?;
-        if let Some((at, actor)) = found.first() {
-            metadata["originalTimestamp"] = json!(shown(*at));
+        if let Some((at, actor)) = self.last_created(work, slot).await? {
+            metadata["originalTimestamp"] = json!(shown(at));
             metadata["originalActor"] = actor::view(actor.as_deref());
         }
         Ok(metadata)
+    }
+
+    /// When the key was last created, and by whom.
+    async fn last_created(
+        &self,
+        work: &mut Work,
+        slot: &str,
+    ) -> Result<Option<(i64, Option<String>)>, sqlx::Error> {
+        const CREATED: &str = "SELECT at, actor FROM audit_events \
+            WHERE slot = $1 AND type = 'idempotency.key.created' ORDER BY at DESC LIMIT 1";
+        let found = work.all(CREATED, &[slot.into()]).await?;
+        Ok(found.into_iter().next())
     }
 
     /// Tells of keys whose time is over; each is told once.
@@ -180,6 +202,8 @@ impl Writer {
             work.all(EXPIRED, &[column(at).into()]).await?;
         for (slot, operation, created_at, metadata) in over {
             let created: Value = serde_json::from_str(&metadata).unwrap_or_default();
+            let ttl_ms = created["ttl_ms"].as_i64().unwrap_or(i64::MAX);
+            let ended_at = created_at.saturating_add(ttl_ms);
             let row = Row {
                 name: "idempotency.key.expired",
                 at,
@@ -188,8 +212,11 @@ impl Writer {
                 operation: &operation,
                 metadata: json!({
                     "idempotencyKey": created["idempotencyKey"],
+                    "intakeId": created["intakeId"],
+                    "submissionId": created["submissionId"],
+                    "ttl_ms": created["ttl_ms"],
                     "lifetime_ms": column(at) - created_at,
-                    "replayCount": self.count(work, &slot, "idempotency.replay").await?,
+                    "replayCount": self.replays(work, &slot, created_at, ended_at).await?,
                     "reason": "ttl_elapsed",
                 }),
                 expires_at: 0,
@@ -199,9 +226,18 @@ impl Writer {
         Ok(())
     }
 
-    async fn count(&self, work: &mut Work, slot: &str, name: &str) -> Result<i64, sqlx::Error> {
-        const COUNT: &str = "SELECT COUNT(*) FROM audit_events WHERE slot = $1 AND type = $2";
-        let counted: Vec<(i64,)> = work.all(COUNT, &[slot.into(), name.into()]).await?;
+    /// How often a key was replayed in one of its lives: its slot may have been used before, and after.
+    async fn replays(
+        &self,
+        work: &mut Work,
+        slot: &str,
+        since: i64,
+        until: i64,
+    ) -> Result<i64, sqlx::Error> {
+        const COUNT: &str = "SELECT COUNT(*) FROM audit_events \
+            WHERE slot = $1 AND type = 'idempotency.replay' AND at >= $2 AND at <= $3";
+        let args = [slot.into(), since.into(), until.into()];
+        let counted: Vec<(i64,)> = work.all(COUNT, &args).await?;
         Ok(counted.first().map_or(0, |(count,)| *count))
     }
 

@@ -25,7 +25,7 @@ async fn d0_9_4_created_replayed_and_conflicting_keys_are_audit_events() {
             .await
     };
 
-    submit("Acme").await;
+    let made = submit("Acme").await.text_at("submissionId");
     submit("Acme").await;
     submit("Acme").await;
     submit("Evil").await;
@@ -51,6 +51,10 @@ async fn d0_9_4_created_replayed_and_conflicting_keys_are_audit_events() {
         (1, &json!("submit"))
     );
     assert!(created[0]["metadata"]["expiresAt"].is_string());
+    assert_eq!(created[0]["metadata"]["ttl_ms"], 86_400_000);
+    for event in created.iter().chain(&of("idempotency.replay")) {
+        assert_eq!(event["metadata"]["submissionId"], json!(made), "{event}");
+    }
     let counts: Vec<_> = of("idempotency.replay")
         .iter()
         .map(|it| it["metadata"]["replayCount"].as_i64().unwrap())
@@ -66,7 +70,13 @@ async fn d0_9_4_created_replayed_and_conflicting_keys_are_audit_events() {
             &json!({"type": "agent", "id": "agent_456"})
         )
     );
+    let hashes = ["originalRequestHash", "conflictingRequestHash"].map(|it| metadata[it].as_str());
+    assert!(hashes[0].is_some() && hashes[1].is_some() && hashes[0] != hashes[1]);
     for event in &events {
+        assert_eq!(
+            event["metadata"]["intakeId"], "vendor-onboarding",
+            "{event}"
+        );
         assert_eq!(event["actor"], json!({"type": "agent", "id": "agent_456"}));
         assert!(
             event["metadata"]["idempotencyKey"]
