@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use onlyonce_core::{Clock as _, SystemClock};
 use onlyonce_testkit::proxy::Proxy;
 use onlyonce_testkit::servers::{Postgres, PostgresOptions, Server as _};
 use serde_json::{Value, json};
@@ -257,6 +258,10 @@ const AUDITED: [(&str, &[&str]); 5] = [
         ],
     ),
 ];
+/// By when a request is answered that the breaker refuses. It takes a millisecond or so: of several one
+/// does, however busy the machine is.
+const REFUSED_WITHIN: Duration = Duration::from_millis(50);
+const REFUSED_TIMES: usize = 20;
 const SUBMIT: &str = "/api/intakes/vendor-onboarding/submit";
 
 /// The lines of a log whose `field` says that this happened.
@@ -322,6 +327,32 @@ async fn is_locked(postgres: &Arc<Postgres>) -> bool {
     let held = "SELECT count(*) FROM pg_locks WHERE mode = 'AccessExclusiveLock' AND granted";
     let held = tokio::task::spawn_blocking(move || postgres.psql(held).unwrap());
     held.await.unwrap().trim() != "0"
+}
+
+/// While the breaker is open a request does not wait for the database, and the log says why it is refused.
+async fn is_refused_at_once(demo: &Process, agent: &Agent<'_>) {
+    let mut soonest = Duration::MAX;
+    for number in 0..REFUSED_TIMES {
+        let watch = SystemClock::new();
+        assert_eq!(
+            agent.submit(&format!("refused-{number}"), "Gone").await,
+            503
+        );
+        soonest = soonest.min(watch.now());
+    }
+    assert!(soonest < REFUSED_WITHIN, "{soonest:?}");
+    let opened = lines(&demo.log(), "event", "circuit_breaker.opened");
+    let says_why = opened.iter().any(|line| {
+        let last = line["metadata"]["last_error"].as_str();
+        last.is_some_and(|last| !last.is_empty()) && line["failure_count"] == line["threshold"]
+    });
+    assert!(says_why, "{opened:?}");
+    eventually("a refusal says that the breaker is open", async || {
+        let failed = lines(&demo.log(), "event", "storage.error").into_iter();
+        let mut why = failed.map(|line| line.to_string());
+        why.any(|line| line.contains("the circuit breaker is open"))
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -417,6 +448,7 @@ async fn every_event_is_logged_and_every_alert_fires_and_clears() {
     }
     prometheus.fires("IdempotencyCircuitBreakerOpen").await;
     prometheus.fires("IdempotencyStorageUnavailable").await;
+    is_refused_at_once(&demo, &agent).await;
     proxy.resume().await.unwrap();
 
     // Everything is well again: new requests, and none of them a replay.
