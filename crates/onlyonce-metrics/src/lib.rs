@@ -25,6 +25,7 @@
 
 use std::sync::Arc;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use onlyonce_core::engine::Load;
@@ -107,6 +108,8 @@ pub struct Metrics {
     retries: Retries,
     store: Arc<StoreWatch>,
     clock: Arc<dyn Clock>,
+    /// Whether ends are told: then they are not counted by the clock.
+    ends_are_told: AtomicBool,
     /// Pages are written one at a time: each moves the rolling windows on.
     page: Mutex<()>,
 }
@@ -125,6 +128,7 @@ impl Metrics {
             retries: Retries::default(),
             store,
             clock: Arc::new(SystemClock::new()),
+            ends_are_told: AtomicBool::new(false),
             page: Mutex::default(),
         }
     }
@@ -199,7 +203,8 @@ impl Metrics {
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
         let now = self.clock.now();
-        self.series.roll(now);
+        let count_ends = !self.ends_are_told.load(Ordering::Relaxed);
+        self.series.roll(now, count_ends);
         self.store.roll(now);
         let mut page = String::new();
         encode(&mut page, &self.registry).expect("a string takes whatever is written");
@@ -209,6 +214,24 @@ impl Metrics {
     /// Everything, in the older text format of Prometheus.
     pub fn text_page(&self) -> String {
         text::of(&self.page())
+    }
+
+    /// Counts the ends of keys as they are told, which is done with each of them once over all processes,
+    /// rather than when the time of a key is over that this process stored.
+    pub fn count_ends_told(&self) {
+        self.ends_are_told.store(true, Ordering::Relaxed);
+    }
+
+    /// An operator keeps a finished record longer by so much.
+    pub fn extended(
+        &self,
+        about: &About<'_>,
+        keep_left: Duration,
+        keep_for: Duration,
+        by: Duration,
+    ) {
+        let due = self.clock.now() + keep_left;
+        self.series.extended(about, due, keep_for, by);
     }
 
     /// A record is there from before this process started, with so much of its time left: its end is
@@ -363,12 +386,13 @@ impl Subscriber for Metrics {
                 series.intake.duplicate_age_ms.observe(float_millis(age));
             }
             Event::Refused { reason, took, .. } => self.refused(about, &series(), *reason, *took),
-            // Records whose time is over are counted here by themselves, without their keys.
+            Event::ReplayCounted { .. } | Event::Renewed => {}
+            // Told only of what a store has handed over; other ends are counted by the clock.
             Event::Expired {
-                forgotten: false, ..
-            }
-            | Event::ReplayCounted { .. }
-            | Event::Renewed => {}
+                forgotten: false,
+                lifetime,
+                ..
+            } => series().intake.ended(*lifetime, 1),
             Event::Expired {
                 keep_for, lifetime, ..
             } => {

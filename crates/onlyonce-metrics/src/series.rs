@@ -83,7 +83,7 @@ impl Series {
 
 impl IntakeSeries {
     /// Moves on what depends on time.
-    fn roll(&self, now: Duration) {
+    fn roll(&self, now: Duration, count_ends: bool) {
         let counts = [self.replays.get(), self.total.get()];
         self.quiet.note(now, self.total.get());
         let [replays, total] = self.window.since(now, HIT_RATE_SPAN, counts);
@@ -94,11 +94,18 @@ impl IntakeSeries {
         };
         self.hit_rate.set(rate);
         for (keep_for, count) in self.lives.ended(now) {
-            self.expired.inc_by(count);
             self.active.dec_by(crate::signed(count));
-            for _ in 0..count {
-                self.lifetime_ms.observe(float_millis(keep_for));
+            if count_ends {
+                self.ended(keep_for, count);
             }
+        }
+    }
+
+    /// The time of so many keys was over.
+    pub(crate) fn ended(&self, lifetime: Duration, count: u64) {
+        self.expired.inc_by(count);
+        for _ in 0..count {
+            self.lifetime_ms.observe(float_millis(lifetime));
         }
     }
 }
@@ -196,6 +203,23 @@ impl SeriesMap {
         intake.lifetime_ms.observe(float_millis(lifetime));
     }
 
+    /// An operator keeps a record longer that was to end at `due`.
+    pub(crate) fn extended(
+        &self,
+        about: &About<'_>,
+        due: Duration,
+        keep_for: Duration,
+        by: Duration,
+    ) {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let of_operation = known.by_operation.get(known.operation(about));
+        let mut intakes = of_operation.into_iter().flat_map(ByIntake::values);
+        if let Some(begun) = intakes.find(|it| it.intake.lives.cut_short(due, keep_for)) {
+            let lives = &begun.intake.lives;
+            lives.resume(due.saturating_add(by), keep_for.saturating_add(by));
+        }
+    }
+
     /// The store has so many live records. Those that this process knows nothing of, because
     /// another stored them, or it did before a restart, count for no intake in particular: the sum
     /// over all intakes is the store's.
@@ -210,11 +234,11 @@ impl SeriesMap {
         self.all.active.get_or_create(&of_none).set(others.max(0));
     }
 
-    pub(crate) fn roll(&self, now: Duration) {
+    pub(crate) fn roll(&self, now: Duration, count_ends: bool) {
         {
             let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
             for intake in known.intakes.values() {
-                intake.roll(now);
+                intake.roll(now, count_ends);
             }
         }
         self.forget_idle(now);

@@ -1,25 +1,45 @@
-//! Tells when a key's time is over. A store drops what has expired without a word, so whoever
-//! stored a key remembers when that will be; bounded, and only while somebody wants to know. What was
-//! stored before a restart is found again in the store: see `resume`.
+//! Tells when a key's time is over. A store that hands over what a sweep has dropped is swept when that
+//! is due, and each end is told by the process that is handed it: see `awaited`. Other stores drop
+//! what has expired without a word, so whoever stored a key remembers when that will be; bounded, and
+//! only while somebody wants to know. What was stored before a restart is found again in the store:
+//! see `resume`.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use onlyonce_core::key::Hint;
+use onlyonce_core::operate::Ended;
 use onlyonce_core::{About, Clock, Event, Meta, Record, Slot, Subscriber, SystemClock};
 
+use tokio::sync::Notify;
+
+use self::awaited::Awaited;
+
+mod awaited;
 #[cfg(test)]
 mod tests;
 
 /// Keys remembered at most; the end of further ones is counted by the metrics only.
 pub(crate) const KEYS_MAX: usize = 100_000;
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How near two moments are that are the end of one record: the store's clock is another.
+const SAME_END: Duration = Duration::from_secs(2);
 
 pub(crate) struct Ends {
     clock: SystemClock,
-    concerned: Vec<Arc<dyn Subscriber>>,
+    told: Told,
     due: Mutex<Due>,
+    /// Where the store hands over what has ended.
+    awaited: Option<Awaited>,
+}
+
+/// Who is told.
+pub(crate) struct Told {
+    /// Of what this process remembers: those who do not count by themselves.
+    pub(crate) remembered: Vec<Arc<dyn Subscriber>>,
+    /// Of what the store hands over.
+    pub(crate) handed: Vec<Arc<dyn Subscriber>>,
 }
 
 /// Keys kept for equally long end in the order in which they were stored: no need to sort them.
@@ -29,6 +49,10 @@ struct Due {
     keys: usize,
     /// How often the keys among them were replayed, that were.
     replays: BTreeMap<Slot, u64>,
+    /// When those among them were to end that an operator has forgotten.
+    forgotten: BTreeMap<Slot, Duration>,
+    /// How much longer those among them are kept that an operator has extended.
+    extended: BTreeMap<Slot, Duration>,
 }
 
 /// What many keys have in common, kept once.
@@ -58,15 +82,50 @@ struct More {
 }
 
 impl Ends {
-    /// Tells `concerned`, for as long as somebody holds what this returns.
-    pub(crate) fn start(concerned: Vec<Arc<dyn Subscriber>>) -> Arc<Self> {
+    /// Tells `told`, for as long as somebody holds what this returns. `sweep` asks for a sweep of a store
+    /// that hands over what has ended.
+    pub(crate) fn start(told: Told, sweep: Option<Arc<Notify>>) -> Arc<Self> {
         let ends = Arc::new(Self {
             clock: SystemClock::new(),
-            concerned,
+            told,
             due: Mutex::default(),
+            awaited: sweep.map(Awaited::new),
         });
         tokio::spawn(look(Arc::downgrade(&ends)));
         ends
+    }
+
+    /// Whether the store hands over what has ended.
+    pub(crate) fn are_handed_over(&self) -> bool {
+        self.awaited.is_some()
+    }
+
+    /// Tells everything at once whose time is over: the process ends.
+    pub(crate) fn close(&self) {
+        self.tell_due();
+    }
+
+    /// An operator keeps a record longer by so much, which is so long now.
+    pub(crate) fn extended(&self, slot: &Slot, keep_left: Duration, by: Duration) {
+        match &self.awaited {
+            Some(awaited) => awaited.look_at(self.clock.now().saturating_add(keep_left)),
+            None => {
+                let mut due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
+                due.extended(*slot, by);
+            }
+        }
+    }
+
+    /// An operator has forgotten a record that would have ended after `left`: that was told.
+    fn forgotten(&self, slot: Slot, left: Duration) {
+        match &self.awaited {
+            Some(awaited) => awaited.forget(&slot),
+            None => {
+                let at = self.clock.now().saturating_add(left);
+                let mut due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
+                due.forgotten(slot, at);
+            }
+        }
     }
 
     fn tell_due(&self) {
@@ -83,6 +142,12 @@ impl Ends {
     /// Remembers what the store has from before this process started.
     pub(crate) fn resume(&self, records: Vec<(Slot, Record)>) {
         let now = self.clock.now();
+        if let Some(awaited) = &self.awaited {
+            for (_, record) in &records {
+                awaited.look_at(now.saturating_add(record.keep_left));
+            }
+            return;
+        }
         let mut found: Vec<_> = records
             .into_iter()
             .map(|(slot, record)| resumed(slot, &record, now))
@@ -120,7 +185,7 @@ impl Ends {
             replays,
             resource: more.resource,
         };
-        for concerned in &self.concerned {
+        for concerned in &self.told.remembered {
             concerned.on_event(&about, &event);
         }
     }
@@ -144,12 +209,55 @@ impl Due {
             !queue.is_empty()
         });
         self.keys -= over.len();
+        over.retain(|(_, end)| !self.was_forgotten(end));
+        self.forgotten.retain(|_, at| *at + SAME_END > now);
         over.sort_by_key(|(_, end)| end.at);
+        let over = self.without_extended(over);
         let told = over.into_iter().map(|(alike, end)| {
             let replays = self.replays.remove(&end.slot).unwrap_or_default();
             (alike, end, replays)
         });
         told.collect()
+    }
+
+    fn was_forgotten(&mut self, end: &End) -> bool {
+        let is_same = |at: &Duration| at.abs_diff(end.at) <= SAME_END;
+        let was = self.forgotten.get(&end.slot).is_some_and(is_same);
+        if was {
+            self.forgotten.remove(&end.slot);
+            self.replays.remove(&end.slot);
+            self.extended.remove(&end.slot);
+        }
+        was
+    }
+
+    /// Those that are over; what is kept longer is remembered for then.
+    fn without_extended(&mut self, over: Vec<(Alike, End)>) -> Vec<(Alike, End)> {
+        let mut ended = Vec::with_capacity(over.len());
+        for (alike, end) in over {
+            match self.extended.remove(&end.slot) {
+                None => ended.push((alike, end)),
+                Some(by) => {
+                    let keep_for = alike.keep_for.saturating_add(by);
+                    let at = end.at.saturating_add(by);
+                    self.remember(Alike { keep_for, ..alike }, End { at, ..end });
+                }
+            }
+        }
+        ended
+    }
+
+    fn forgotten(&mut self, slot: Slot, at: Duration) {
+        if self.forgotten.len() < self.keys {
+            self.forgotten.insert(slot, at);
+        }
+    }
+
+    fn extended(&mut self, slot: Slot, by: Duration) {
+        if self.extended.len() < self.keys {
+            let sum = self.extended.entry(slot).or_default();
+            *sum = sum.saturating_add(by);
+        }
     }
 
     fn replayed(&mut self, slot: Slot, number: u64) {
@@ -190,14 +298,67 @@ fn resumed(slot: Slot, record: &Record, now: Duration) -> (Alike, End, u64) {
 
 async fn look(ends: Weak<Ends>) {
     while let Some(ends) = ends.upgrade() {
-        ends.tell_due();
+        match &ends.awaited {
+            Some(awaited) => awaited.look(ends.clock.now()),
+            None => ends.tell_due(),
+        }
         drop(ends);
         tokio::time::sleep(LOOK_EVERY).await;
     }
 }
 
 impl Subscriber for Ends {
+    /// What the store has dropped, whoever stored it.
+    fn on_ended(&self, ended: &Ended) {
+        let awaited = self.awaited.as_ref();
+        let intake = awaited.and_then(|awaited| awaited.intake_of(&ended.slot));
+        let about = About {
+            slot: &ended.slot,
+            meta: &ended.meta,
+            fingerprint: Some(&ended.fingerprint),
+            intake: intake.as_deref(),
+            route: None,
+        };
+        let resource = ended.response.as_ref();
+        let event = Event::Expired {
+            keep_for: ended.keep_for,
+            lifetime: ended.lifetime,
+            forgotten: false,
+            replays: ended.replays,
+            resource: resource
+                .and_then(|response| response.resource.as_deref())
+                .map(Into::into),
+        };
+        for told in &self.told.handed {
+            told.on_event(&about, &event);
+        }
+    }
+
+    fn wants_ended(&self) -> bool {
+        true
+    }
+
     fn on_event(&self, about: &About<'_>, event: &Event) {
+        if let Event::Expired {
+            forgotten: true,
+            keep_for,
+            lifetime,
+            ..
+        } = event
+        {
+            self.forgotten(*about.slot, keep_for.saturating_sub(*lifetime));
+            return;
+        }
+        if let Some(awaited) = &self.awaited {
+            if let Event::Stored { keep_for, .. } = event {
+                let at = self.clock.now().saturating_add(*keep_for);
+                awaited.stored(*about.slot, about.intake, at);
+            }
+            return;
+        }
+        if self.told.remembered.is_empty() {
+            return;
+        }
         if let Event::ReplayCounted {
             number: Some(number),
             ..

@@ -1,14 +1,16 @@
 //! Who hears what happens: metrics, audit, hot keys, watchers, and what tells of keys that end.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use onlyonce_core::event::TracingSubscriber;
 use onlyonce_core::{About, Deed, Event, Operated, Record, Slot, Subscriber};
 use onlyonce_metrics::{Metrics, StoreWatch};
+use tokio::sync::Notify;
 use tracing::Level;
 
 use crate::audit::{Audit, Trail};
-use crate::ends::Ends;
+use crate::ends::{Ends, Told};
 use crate::feed::Feed;
 use crate::hot::HotKeys;
 
@@ -19,15 +21,36 @@ pub struct Observers {
     feed: Arc<Feed>,
     hot: Arc<HotKeys>,
     audit: Option<Arc<Audit>>,
+    ends: Arc<Ends>,
 }
 
 impl Observers {
-    pub(crate) fn new(store: StoreWatch, audit: Option<Audit>) -> Self {
+    /// `sweep` asks for a sweep of a store that hands over what has ended.
+    pub(crate) fn new(store: StoreWatch, audit: Option<Audit>, sweep: Option<Arc<Notify>>) -> Self {
+        let metrics = Arc::new(Metrics::new(store));
+        if sweep.is_some() {
+            metrics.count_ends_told();
+        }
+        let feed = Arc::new(Feed::new());
+        let audit = audit.map(Arc::new);
+        let mut concerned: Vec<Arc<dyn Subscriber>> = Vec::new();
+        concerned.extend(audit.clone().map(|audit| audit as Arc<dyn Subscriber>));
+        if tracing::enabled!(target: "onlyonce", Level::INFO) {
+            concerned.push(Arc::new(TracingSubscriber));
+        }
+        let mut handed: Vec<Arc<dyn Subscriber>> =
+            vec![Arc::clone(&metrics) as _, Arc::clone(&feed) as _];
+        handed.extend(concerned.iter().cloned());
+        let told = Told {
+            remembered: concerned,
+            handed,
+        };
         Self {
-            metrics: Arc::new(Metrics::new(store)),
-            feed: Arc::new(Feed::new()),
+            metrics,
+            feed,
             hot: Arc::default(),
-            audit: audit.map(Arc::new),
+            audit,
+            ends: Ends::start(told, sweep),
         }
     }
 
@@ -51,27 +74,25 @@ impl Observers {
         self.audit.as_ref().map(|audit| Trail::at(audit.path()))
     }
 
+    /// What tells of keys that end.
+    pub(crate) fn ends(&self) -> &Arc<Ends> {
+        &self.ends
+    }
+
     /// Whom an engine shall tell, besides the log.
-    pub(crate) fn subscribers(&self) -> (Vec<Arc<dyn Subscriber>>, Option<Arc<Ends>>) {
+    pub(crate) fn subscribers(&self) -> Vec<Arc<dyn Subscriber>> {
         let mut all: Vec<Arc<dyn Subscriber>> = vec![
             Arc::clone(&self.metrics) as _,
             Arc::clone(&self.feed) as _,
             Arc::clone(&self.hot) as _,
+            Arc::clone(&self.ends) as _,
         ];
-        let mut concerned: Vec<Arc<dyn Subscriber>> = Vec::new();
-        if let Some(audit) = &self.audit {
-            all.push(Arc::clone(audit) as _);
-            concerned.push(Arc::clone(audit) as _);
-        }
-        if tracing::enabled!(target: "onlyonce", Level::INFO) {
-            concerned.push(Arc::new(TracingSubscriber));
-        }
-        let ends = (!concerned.is_empty()).then(|| Ends::start(concerned));
-        all.extend(ends.clone().map(|ends| ends as Arc<dyn Subscriber>));
-        (all, ends)
+        all.extend(self.audit.clone().map(|audit| audit as Arc<dyn Subscriber>));
+        all
     }
 
-    /// Tells what an operator did to `record`, which is as it was before.
+    /// Tells what an operator did to `record`, which is as it was before, or as it is now where it is still
+    /// there.
     pub fn operated(&self, slot: &Slot, record: &Record, operated: Operated) {
         let about = About {
             slot,
@@ -81,6 +102,14 @@ impl Observers {
             route: None,
         };
         let is_gone = matches!(operated.deed, Deed::Forgot | Deed::Discarded);
+        if let Deed::Extended { by } = operated.deed
+            && record.response().is_some()
+        {
+            let keep_for = kept_for(record).saturating_sub(by);
+            let keep_left = record.keep_left.saturating_sub(by);
+            self.metrics.extended(&about, keep_left, keep_for, by);
+            self.ends.extended(slot, record.keep_left, by);
+        }
         self.tell(&about, &Event::Operated(Box::new(operated)));
         if is_gone {
             self.tell(&about, &gone(record));
@@ -91,6 +120,7 @@ impl Observers {
         TracingSubscriber.on_event(about, event);
         self.metrics.on_event(about, event);
         self.feed.on_event(about, event);
+        self.ends.on_event(about, event);
         if let Some(audit) = &self.audit {
             audit.on_event(about, event);
         }
@@ -98,6 +128,7 @@ impl Observers {
 
     /// Writes what is still to be written.
     pub async fn close(&self) {
+        self.ends.close();
         if let Some(audit) = &self.audit {
             audit.close().await;
         }
@@ -106,8 +137,7 @@ impl Observers {
 
 /// The end of a record that an operator has removed.
 fn gone(record: &Record) -> Event {
-    let since = record.completed_at.unwrap_or(record.created_at);
-    let keep_for = record.expires_at.since(since);
+    let keep_for = kept_for(record);
     Event::Expired {
         keep_for,
         lifetime: keep_for.saturating_sub(record.keep_left),
@@ -118,4 +148,9 @@ fn gone(record: &Record) -> Event {
             .and_then(|response| response.resource.as_deref())
             .map(Into::into),
     }
+}
+
+fn kept_for(record: &Record) -> Duration {
+    let since = record.completed_at.unwrap_or(record.created_at);
+    record.expires_at.since(since)
 }

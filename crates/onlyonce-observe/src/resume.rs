@@ -1,6 +1,7 @@
 //! After a restart: the records that this instance stored before are found in the store, so that their
-//! ends are told and counted too. Each record is one instance's, the one that holds its name, so that
-//! gateways on one store do not tell of the same end. Whose time ended meanwhile is gone, and not told.
+//! ends are told and counted too, or looked for in their time where the store hands them over. Each record
+//! is one instance's, the one that holds its name, so that gateways on one store do not tell of the
+//! same end. What ended meanwhile is told only where the store hands it over.
 
 use std::sync::Arc;
 
@@ -13,34 +14,33 @@ use crate::ends::{Ends, KEYS_MAX};
 const PAGE_RECORDS: usize = 1000;
 
 /// Looks for them, and hands them on. `is_alone` says that no other process has this store.
-pub(crate) async fn resume(
-    engine: Engine,
-    metrics: Arc<Metrics>,
-    ends: Option<Arc<Ends>>,
-    is_alone: bool,
-) {
+pub(crate) async fn resume(engine: Engine, metrics: Arc<Metrics>, ends: Arc<Ends>, is_alone: bool) {
     match earlier(&engine, is_alone).await {
         Ok(records) => {
-            for (slot, record) in &records {
-                let about = About {
-                    slot,
-                    meta: &record.meta,
-                    fingerprint: None,
-                    intake: None,
-                    route: None,
-                };
-                let since = record.completed_at.unwrap_or(record.created_at);
-                metrics.resumed(&about, record.keep_left, record.expires_at.since(since));
+            if !ends.are_handed_over() {
+                count(&metrics, &records);
             }
-            if let Some(ends) = ends {
-                ends.resume(records);
-            }
+            ends.resume(records);
         }
         Err(error) => tracing::warn!(
             target: "onlyonce",
             %error,
             "what was stored before this start could not be listed: its end is not told"
         ),
+    }
+}
+
+fn count(metrics: &Metrics, records: &[(Slot, Record)]) {
+    for (slot, record) in records {
+        let about = About {
+            slot,
+            meta: &record.meta,
+            fingerprint: None,
+            intake: None,
+            route: None,
+        };
+        let since = record.completed_at.unwrap_or(record.created_at);
+        metrics.resumed(&about, record.keep_left, record.expires_at.since(since));
     }
 }
 

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use onlyonce_core::engine::{self, Builder};
 use onlyonce_core::event::ServerAddress;
-use onlyonce_core::{Engine, Store, Subscriber};
+use onlyonce_core::{Engine, Operate, Store, Subscriber};
 use onlyonce_metrics::StoreWatch;
 use onlyonce_stores::Guarded;
 use onlyonce_stores::guarded::BreakerState;
 use thiserror::Error;
+use tokio::sync::Notify;
 
 use crate::audit::{Audit, AuditError, AuditSettings};
 use crate::observers::Observers;
@@ -119,12 +120,16 @@ impl Setup {
             (guarded as Arc<dyn Store>, watch)
         };
         let audit = self.audit.as_ref().map(Audit::open).transpose()?;
-        let observers = Observers::new(watch, audit);
-        let mut builder = configure(Engine::builder(store));
+        // What ended before this start is told at once, where the store knows of it.
+        let sweep = Arc::new(Notify::new());
+        sweep.notify_one();
+        let hands_over = store.operate().is_some_and(Operate::hands_over_ended);
+        let observers = Observers::new(watch, audit, hands_over.then(|| Arc::clone(&sweep)));
+        let mut builder = configure(Engine::builder(store)).sweep_early(sweep);
         if let Some(server) = self.server {
             builder = builder.server(server);
         }
-        let (subscribers, ends) = observers.subscribers();
+        let subscribers = observers.subscribers();
         for subscriber in subscribers.into_iter().chain(self.subscribers) {
             builder = builder.subscribe(subscriber);
         }
@@ -133,6 +138,7 @@ impl Setup {
         let engine = builder.open().await?;
         if has_earlier {
             let metrics = Arc::clone(observers.metrics());
+            let ends = Arc::clone(observers.ends());
             let is_alone = self.backend == FILE;
             tokio::spawn(resume(engine.clone(), metrics, ends, is_alone));
         }

@@ -13,6 +13,7 @@ mod config;
 mod demo;
 mod documents;
 mod drill;
+mod ended;
 mod flaws;
 mod gateways;
 mod guide;

@@ -416,7 +416,8 @@ pub(super) async fn stats(State(admin): State<Admin>) -> Result<Json<StatsView>,
 }
 
 pub(super) async fn sweep(State(admin): State<Admin>) -> Result<Json<Swept>, Problem> {
-    let swept = admin.operate()?.sweep(SWEEP_RECORDS).await?;
+    admin.operate()?;
+    let swept = admin.engine.sweep(SWEEP_RECORDS).await?;
     Ok(Json(Swept { swept }))
 }
 

@@ -6,15 +6,15 @@ use super::*;
 
 /// Writes down what it is told.
 #[derive(Default)]
-struct Told(Mutex<Vec<String>>);
+struct Heard(Mutex<Vec<String>>);
 
-impl Told {
+impl Heard {
     fn take(&self) -> Vec<String> {
         std::mem::take(&mut *self.0.lock().unwrap())
     }
 }
 
-impl Subscriber for Told {
+impl Subscriber for Heard {
     fn on_event(&self, about: &About<'_>, event: &Event) {
         let Event::Expired {
             keep_for,
@@ -38,12 +38,16 @@ impl Subscriber for Told {
     }
 }
 
-fn ends() -> (Ends, Arc<Told>) {
-    let told = Arc::new(Told::default());
+fn ends() -> (Ends, Arc<Heard>) {
+    let told = Arc::new(Heard::default());
     let ends = Ends {
         clock: SystemClock::new(),
-        concerned: vec![Arc::clone(&told) as _],
+        told: Told {
+            remembered: vec![Arc::clone(&told) as _],
+            handed: vec![],
+        },
         due: Mutex::default(),
+        awaited: None,
     };
     (ends, told)
 }
@@ -78,6 +82,24 @@ fn store(ends: &Ends, slot: u8, meta: &Arc<Meta>, intake: Option<&str>, keep_for
     ends.on_event(&about, &event);
 }
 
+fn forget(ends: &Ends, slot: u8, meta: &Arc<Meta>, left: Duration) {
+    let about = About {
+        slot: &Slot::from_bytes([slot; Slot::BYTES]),
+        meta,
+        fingerprint: None,
+        intake: None,
+        route: None,
+    };
+    let event = Event::Expired {
+        keep_for: left,
+        lifetime: Duration::ZERO,
+        forgotten: true,
+        replays: 0,
+        resource: None,
+    };
+    ends.on_event(&about, &event);
+}
+
 #[test]
 fn the_end_of_a_key_is_told_with_all_that_was_known_of_it() {
     let (ends, told) = ends();
@@ -107,6 +129,61 @@ fn a_key_is_told_once_and_not_before_its_time() {
 
     assert!(told.take().is_empty());
     assert_eq!(ends.due.lock().unwrap().keys, 1);
+}
+
+#[test]
+fn a_key_that_an_operator_has_forgotten_does_not_end_again() {
+    const MINUTE: Duration = Duration::from_secs(60);
+    let (ends, _) = ends();
+    let known = meta(None, None);
+    store(&ends, 1, &known, None, MINUTE);
+    store(&ends, 2, &known, None, MINUTE);
+    forget(&ends, 1, &known, MINUTE);
+    let later = ends.clock.now() + 2 * MINUTE;
+    // The key is used again.
+    store(&ends, 1, &known, None, 2 * MINUTE);
+
+    let mut due = ends.due.lock().unwrap();
+    let first = due.take_over(later);
+    let second = due.take_over(later + MINUTE);
+
+    let slots = |over: &[(Alike, End, u64)]| -> Vec<_> {
+        over.iter()
+            .map(|(_, end, _)| end.slot.as_bytes()[0])
+            .collect()
+    };
+    assert_eq!((slots(&first), slots(&second)), (vec![2], vec![1]));
+}
+
+#[test]
+fn a_key_that_is_kept_longer_ends_then() {
+    let mut due = Due::default();
+    let slot = Slot::from_bytes([1; Slot::BYTES]);
+    let alike = Alike {
+        keep_for: Duration::from_secs(10),
+        operation: "POST /orders".into(),
+        holder: "here".into(),
+        resumed: false,
+    };
+    let end = End {
+        at: Duration::from_secs(10),
+        slot,
+        hint: Hint::default(),
+        more: None,
+    };
+    due.remember(alike, end);
+    due.extended(slot, Duration::from_secs(5));
+
+    assert!(due.take_over(Duration::from_secs(14)).is_empty());
+    let over = due.take_over(Duration::from_secs(15));
+
+    let [(alike, end, _)] = over.as_slice() else {
+        panic!("one end");
+    };
+    assert_eq!(
+        (alike.keep_for, end.at),
+        (Duration::from_secs(15), Duration::from_secs(15))
+    );
 }
 
 #[test]
