@@ -54,6 +54,8 @@ struct Protection {
 pub(super) struct Wishes {
     /// What is to become of the key, where the handler knows better than the policy by its status.
     pub(super) fate: Option<Fate>,
+    /// Whether it may still take effect, though it has no outcome.
+    pub(super) may_go_on: bool,
     pub(super) keep_for: Option<Duration>,
     pub(super) resource: Option<String>,
     /// The size of an answer that is too large to store.
@@ -227,6 +229,13 @@ impl Execution {
     /// to say, as after a crash.
     pub fn leave_in_doubt(&self) {
         lock(&self.shared.wishes).fate = Some(Fate::InDoubt);
+    }
+
+    /// Says that what was begun elsewhere may still take effect after this has ended, as after a time-out.
+    /// If its outcome is unknown and is to be found out, nobody looks before its lease has passed: that
+    /// it did not happen yet would be no sign that it will not.
+    pub fn may_go_on(&self) {
+        lock(&self.shared.wishes).may_go_on = true;
     }
 
     /// What is to become of its key, as far as it was said until now: [`Fate::Released`] when

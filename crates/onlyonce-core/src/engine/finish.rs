@@ -10,7 +10,9 @@ use crate::event::{Event, Verb};
 use crate::record::{OnLapse, Record, Replay};
 use crate::refusal::{Reason, Refusal};
 use crate::response::{Origin, Response};
-use crate::store::{Completed, Lease, Receipt, Release, Released, StoreError, StoreErrorKind};
+use crate::store::{
+    Completed, Lease, Receipt, Release, Released, Renewed, StoreError, StoreErrorKind,
+};
 
 use super::Engine;
 use super::begin::RETRY_NOW;
@@ -146,7 +148,9 @@ impl Engine {
                 return Answer::Refused(refusal.retry_after(RETRY_NOW));
             }
             Outcome::Unknown => {
-                if let Some(answer) = self.give_up(call, &lease, Release::Unknown).await {
+                let is_left = wishes.may_go_on && self.leave(call, &lease).await;
+                if !is_left && let Some(answer) = self.give_up(call, &lease, Release::Unknown).await
+                {
                     return answer;
                 }
                 self.emit(call, &Event::OutcomeUnknown);
@@ -158,6 +162,10 @@ impl Engine {
         }
         let fate = wishes.fate.unwrap_or_else(|| fate(call, &response));
         if let Some(why) = release_of(fate, &lease) {
+            let is_unknown = wishes.may_go_on && why == Release::Unknown;
+            if is_unknown && self.leave(call, &lease).await {
+                return self.in_doubt_with(call, response, why);
+            }
             return self.not_kept(call, &lease, response, why).await;
         }
         if response.origin == Origin::TooLarge {
@@ -178,11 +186,16 @@ impl Engine {
         response: Arc<Response>,
         why: Release,
     ) -> Answer {
-        let status = response.status.as_u16();
         // Overtaken, or completed by the handler itself before it failed: what is stored counts.
         if let Some(record) = self.release(call, lease.clone(), why).await {
             return Box::pin(self.found(call, lease, response, End::Release(why), record)).await;
         }
+        self.in_doubt_with(call, response, why)
+    }
+
+    /// What a caller gets whose answer is not stored.
+    fn in_doubt_with(&self, call: &Call, response: Arc<Response>, why: Release) -> Answer {
+        let status = response.status.as_u16();
         self.emit(call, &Event::NotKept { status });
         let in_doubt = why == Release::Unknown && call.policy.on_lapse == OnLapse::Hold;
         if in_doubt {
@@ -213,6 +226,23 @@ impl Engine {
             return self.stored(call, response, receipt);
         }
         Box::pin(self.complete_at_last(call, flight, lease, response, keep_for, completed)).await
+    }
+
+    /// Leaves a claim to its lease, a whole one from now on, where its outcome is found out later: until then
+    /// nobody asks, for it may still be on its way. Returns whether it was ours to leave.
+    async fn leave(&self, call: &Call, lease: &Lease) -> bool {
+        if !call.is_reconciled {
+            return false;
+        }
+        match self.inner.store.renew(lease, lease.lease_for).await {
+            Ok(Renewed::Kept | Renewed::Busy) => true,
+            Ok(Renewed::Lost) => false,
+            Err(error) => {
+                // Not renewed, it ends when it would have ended.
+                self.store_failed(call, Verb::Renew, 1, &error);
+                true
+            }
+        }
     }
 
     /// Ends a claim that has no answer. An overtaken holder still has one: the stored one.

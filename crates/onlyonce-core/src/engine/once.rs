@@ -253,10 +253,13 @@ impl Engine {
                 let ending = self.end(call, flight, execution, outcome);
                 with_value(value, flight, ending).await
             }
-            Err(TimedOut) => match self.end(call, flight, execution, Outcome::Unknown).await {
-                Answer::Refused(_) => (Answer::Refused(timed_out(call, execution)), None),
-                overtaken @ (Answer::Ran { .. } | Answer::Replayed(_)) => (overtaken, None),
-            },
+            Err(TimedOut) => {
+                execution.may_go_on();
+                match self.end(call, flight, execution, Outcome::Unknown).await {
+                    Answer::Refused(_) => (Answer::Refused(timed_out(call, execution)), None),
+                    overtaken @ (Answer::Ran { .. } | Answer::Replayed(_)) => (overtaken, None),
+                }
+            }
         };
         self.emit_ended(call, execution);
         ended

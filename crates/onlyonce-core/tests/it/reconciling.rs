@@ -9,9 +9,10 @@ use http::StatusCode;
 use onlyonce_core::engine::FormerSecret;
 use onlyonce_core::engine::job::{Question, RunError};
 use onlyonce_core::event::Found;
+use onlyonce_core::policy::Duplicate;
 use onlyonce_core::{
-    Answer, Claim, Claimed, Engine, Event, Finding, OnLapse, Outcome, Policy, Reason, Reconcile,
-    Response, SlotSecret, Store as _, Token, Verdict,
+    Answer, Claim, Claimed, Engine, Event, Execution, Finding, OnLapse, Outcome, Policy, Reason,
+    Reconcile, Response, SlotSecret, Store as _, Token, Verdict,
 };
 
 use crate::support::{
@@ -286,6 +287,50 @@ async fn an_attempt_that_took_too_long_is_looked_into() {
     let hangs = Work::new().taking(policy().execution_max * 2);
 
     assert_eq!(ran(&once(&node, &policy(), &looks, &hangs).await), "found");
+}
+
+/// Its time is over, and what it asked of others may still be under way: until a lease has passed nobody
+/// takes "not yet" for "never".
+#[tokio::test(start_paused = true)]
+async fn what_may_still_be_under_way_is_not_asked_about_before_its_lease_has_passed() {
+    let policy = Policy {
+        duplicate: Duplicate::Refuse,
+        ..policy()
+    };
+    for ending in ["time is over", "told so", "told so by an answer"] {
+        let (store, first) = bed().await;
+        let second = node(&store).await;
+        let looks = Looks::finding([Finding::DidNot, happened()]);
+        let call = first.call("key", "the same", &policy);
+        let call = call.reconcile(looks.reconcile());
+        let too_long = policy.execution_max * 2;
+        let lost = first.engine.once(call, async move |execution: Execution| {
+            if ending == "time is over" {
+                tokio::time::sleep(too_long).await;
+            }
+            execution.may_go_on();
+            match ending {
+                "told so by an answer" => Response::new(StatusCode::BAD_GATEWAY, "").into(),
+                _ => Outcome::Unknown,
+            }
+        });
+        lost.await;
+        let before = looks.count();
+
+        let work = Work::new();
+        for node in [&first, &second] {
+            let early = once(node, &policy, &looks, &work).await;
+            assert_eq!(refused(&early), Reason::InProgress, "{ending}");
+        }
+        assert_eq!(looks.count(), before, "{ending}");
+        // Nobody finds it before, and by now it is there.
+        looks.findings.lock().unwrap().truncate(1);
+        tokio::time::sleep(policy.lease_for).await;
+        let late = once(&second, &policy, &looks, &work).await;
+
+        assert_eq!(ran(&late), "found", "{ending}");
+        assert_eq!((work.starts(), looks.count()), (0, before + 1), "{ending}");
+    }
 }
 
 /// A 500 is not stored here. It may have been said after the work.

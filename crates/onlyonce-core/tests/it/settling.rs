@@ -8,6 +8,7 @@ use http::StatusCode;
 use onlyonce_core::engine::FormerSecret;
 use onlyonce_core::engine::settler::{Round, Settler};
 use onlyonce_core::event::Found;
+use onlyonce_core::operate::Resolved;
 use onlyonce_core::{
     Answer, Claim, Claimed, Engine, Event, Finding, OnLapse, Operate as _, Outcome, Reconcile,
     Record, Response, SlotSecret, Store as _, Token,
@@ -19,6 +20,7 @@ use crate::support::{
 };
 
 const EVERY: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_secs(60 * 60);
 
 /// What is asked, and what it says: call by call, and the last one for ever.
 #[derive(Clone)]
@@ -417,5 +419,67 @@ async fn a_late_holder_gets_what_a_look_has_found() {
     match late.await.unwrap() {
         Answer::Ran { response, .. } => assert_eq!(response.body, "found"),
         other => assert_eq!(replayed(&other), "found"),
+    }
+}
+
+/// During a look the claim is a live one: an operator is told so, and what is found counts. Before it, the
+/// operator's word counts, and nobody asks.
+#[tokio::test(start_paused = true)]
+async fn of_an_operator_and_a_look_one_settles_it_and_the_other_is_told() {
+    let (store, looking) = bed().await;
+    for key in ["looked-at", "resolved"] {
+        crash(&store, key).await;
+    }
+    let slot = |key: &str| *looking.call(key, "the same", &policy()).slot();
+    let by_hand = Arc::new(Response::new(StatusCode::OK, "by hand"));
+    let resolve = |key| {
+        let (store, slot, by_hand) = (Arc::clone(&store), slot(key), Arc::clone(&by_hand));
+        async move { store.inner.resolve(&slot, &by_hand, LONG).await.unwrap() }
+    };
+    assert!(matches!(resolve("resolved").await, Resolved::Stored));
+    let asked = Asked::saying([happened()]).taking(Duration::from_secs(2));
+    let mut settler = asked.settler(&looking);
+    let round = tokio::spawn(async move { settler.round().await });
+    eventually(|| asked.count() == 1).await;
+
+    let during = resolve("looked-at").await;
+    let round = round.await.unwrap().unwrap();
+    let after = resolve("looked-at").await;
+
+    for told in [during, after] {
+        assert!(matches!(told, Resolved::Found(_)), "{told:?}");
+    }
+    assert_eq!((counts(round), asked.count()), ((1, 0, 0), 1));
+    let (nobody, work) = (Asked::saying([Finding::CannotTell]), Work::new());
+    for (key, wanted) in [("looked-at", "found"), ("resolved", "by hand")] {
+        let answer = retry(&looking, key, &nobody, &work).await;
+        assert_eq!(replayed(&answer), wanted);
+    }
+    assert_eq!(work.starts(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_fails_in_the_middle_of_settling_makes_nothing_run_and_nothing_forgotten() {
+    for lost in [Fault::LostBefore, Fault::LostAfter] {
+        for finding in [happened(), Finding::DidNot, Finding::CannotTell] {
+            let (store, looking) = bed().await;
+            crash(&store, "key").await;
+            let asked = Asked::saying([finding.clone()]);
+            let mut settler = asked.settler(&looking);
+            store.completions.fail_next([lost; 2]);
+            store.releases.fail_next([lost; 2]);
+
+            let round = settler.round().await.unwrap();
+            tokio::time::sleep(policy().lease_for * 2).await;
+
+            assert_eq!(asked.count(), 1);
+            let (work, still) = (Work::new(), Asked::saying([happened()]));
+            let answer = retry(&node(&store).await, "key", &still, &work).await;
+            match counts(round) {
+                (1, 0, 0) => assert_eq!(replayed(&answer), "found"),
+                _ => assert_eq!(ran(&answer), "found"),
+            }
+            assert_eq!(work.starts(), 0);
+        }
     }
 }
