@@ -173,7 +173,8 @@ pub fn refused(refusal: &Refusal, audience: &Audience) -> Reply {
 pub fn not_verifiable(verifying: &str, says_complete: bool) -> Reply {
     let text = format!(
         "onlyonce: this call was not run. If its answer were lost, {verifying} would be asked whether \
-         it took effect, and an argument that is needed for that is missing. Send it."
+         it took effect, and an argument that is needed for that is missing, or does not have the call's key in it where it \
+         should. Send it."
     );
     let meta = json!({"onlyonce/refused": {"reason": "not-verifiable"}});
     Reply::Result(tool_result(&text, true, &meta, says_complete))

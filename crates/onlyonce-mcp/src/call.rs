@@ -1,7 +1,7 @@
 //! One `tools/call`: which tool, under which key, meaning what; and what of it the server gets.
 
 use onlyonce_core::fingerprint::{Part, canonical_json, derive_key};
-use onlyonce_core::{Fingerprint, FingerprintBuilder};
+use onlyonce_core::{Execution, Fingerprint, FingerprintBuilder};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -26,11 +26,15 @@ const NOT_COUNTED: [&str; 5] = [
     "requestState",
     "inputResponses",
 ];
+/// The members of `_meta` that tell the server which operation a call is, and which attempt at it. A
+/// client cannot say them.
+const OPERATION: &str = "onlyonce/operation";
+const ATTEMPT: &str = "onlyonce/attempt";
 /// There since version 2026-07-28 of the protocol; from then on a result says that it is complete.
 const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 
 /// One call of a tool, read.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct ToolCall {
     pub(crate) tool: String,
     pub(crate) key: SentKey,
@@ -48,7 +52,7 @@ pub struct ToolCall {
 }
 
 /// What was sent as the key.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SentKey {
     Nothing,
     /// What a model writes for "none". The server must not see it either.
@@ -79,6 +83,10 @@ impl ToolCall {
         let in_meta = sent_key(meta.as_mut());
         let conversation = meta.as_mut().and_then(conversation);
         let call_id = meta.as_mut().and_then(|meta| meta.take(CALL_ID));
+        if let Some(meta) = &mut meta {
+            meta.take(OPERATION);
+            meta.take(ATTEMPT);
+        }
 
         if let Some(arguments) = &arguments {
             params.set("arguments", arguments.to_raw());
@@ -120,6 +128,27 @@ impl ToolCall {
         let mut message = self.forwarded.clone();
         message.set("id", id.to_raw());
         message.to_raw().get().to_owned()
+    }
+
+    /// The same call for a server that will be asked about it: it learns in `_meta` which operation this is,
+    /// by the id that it is asked for later.
+    #[must_use]
+    pub fn identified(&self, execution: &Execution) -> Self {
+        let mut meta = self.meta.clone().unwrap_or_default();
+        meta.set(OPERATION, raw(&execution.operation().to_string()));
+        meta.set(ATTEMPT, raw(&execution.attempt()));
+        let mut call = self.clone();
+        if let Some(mut params) = call.forwarded.object("params") {
+            params.set("_meta", meta.to_raw());
+            call.forwarded.set("params", params.to_raw());
+        }
+        call
+    }
+
+    /// Whether its arguments have this text somewhere: then the server gets it too.
+    pub(crate) fn says(&self, text: &str) -> bool {
+        let arguments = serde_json::from_slice(self.arguments());
+        arguments.is_ok_and(|arguments| has_text(&arguments, text))
     }
 
     /// What the client calls this call of its model, by the first of `names` that is there, or by our
@@ -207,6 +236,15 @@ impl ToolCall {
     fn arguments(&self) -> &[u8] {
         let arguments = self.arguments.as_ref();
         arguments.map_or(b"{}", |arguments| arguments.get().as_bytes())
+    }
+}
+
+fn has_text(value: &Value, text: &str) -> bool {
+    match value {
+        Value::String(found) => found == text,
+        Value::Array(items) => items.iter().any(|item| has_text(item, text)),
+        Value::Object(members) => members.values().any(|member| has_text(member, text)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
     }
 }
 

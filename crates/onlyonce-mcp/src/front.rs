@@ -16,13 +16,14 @@ use self::line::{Line, NotTaken};
 use self::stream::Reader;
 use self::table::{NoServer, Table};
 use self::words::{Form, INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR};
-use crate::message::{Message, Reply, each};
+use crate::message::{INITIALIZE, Message, Reply, each};
 use crate::proxy::{Ended, Proxy};
 use crate::remote::SESSION;
 use crate::session::Caller;
 
 mod head;
 mod line;
+mod own;
 mod rename;
 mod stateless;
 mod stream;
@@ -73,12 +74,13 @@ pub struct Front {
 }
 
 impl Front {
-    /// A front that makes calls run once as `proxy` does, before servers that it starts itself.
+    /// A front that makes calls run once as `proxy` does, before servers that it starts itself. Where the
+    /// rules want calls in doubt settled without a retry, it must be made in a runtime: then it starts a
+    /// server for that when it has something to ask.
     pub fn new(proxy: Proxy, servers: impl Servers + 'static, bounds: Bounds) -> Self {
-        let table = Table::new(proxy, Box::new(servers), bounds);
-        Self {
-            table: Arc::new(table),
-        }
+        let table = Arc::new(Table::new(proxy, Box::new(servers), bounds));
+        table.settle();
+        Self { table }
     }
 
     /// Answers one request to the endpoint. `caller` names whoever sends it: sessions and keys of different
@@ -142,7 +144,7 @@ impl Front {
                 _ => Message::Other,
             };
             let is_first =
-                matches!(&first, Message::Request { method, .. } if method == "initialize");
+                matches!(&first, Message::Request { method, .. } if method == INITIALIZE);
             (is_stateless(&head, &first), is_first)
         };
         if has_no_session {
@@ -300,7 +302,7 @@ impl Front {
 fn is_stateless(head: &Head<'_>, message: &Message<'_>) -> bool {
     let is_since = |version: &str| version >= STATELESS_SINCE && is_date(version);
     let named = match message {
-        Message::Request { method, .. } if method == "initialize" => return false,
+        Message::Request { method, .. } if method == INITIALIZE => return false,
         Message::Request { params, .. } => version_in(*params),
         Message::Notification { .. }
         | Message::Response { .. }

@@ -6,6 +6,7 @@
 //! passes as it came: resources, prompts, sampling, progress, and what the protocol does not know yet.
 
 mod answer;
+mod background;
 mod call;
 mod catalog;
 mod decide;
@@ -43,6 +44,6 @@ pub use exchange::{AnswerBody, Http, Unanswered};
 pub use front::{Bounds, End, Front, FrontBody, Servers, Started};
 pub use proxy::{Ended, Proxy};
 pub use remote::Remote;
-pub use rules::{Derive, Errors, Rules, Tools};
+pub use rules::{Background, Derive, Errors, Rules, Tools};
 pub use session::Caller;
 pub use verify::{Verify, VerifyError};

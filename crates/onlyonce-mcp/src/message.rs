@@ -10,6 +10,10 @@ use serde_json::value::RawValue;
 
 use crate::members::{Members, raw, read};
 
+/// How a session begins, and what a client says once it has.
+pub(crate) const INITIALIZE: &str = "initialize";
+pub(crate) const INITIALIZED: &str = "notifications/initialized";
+
 /// A request's id. Compared as a value, `"a"` and `"\u0061"` are one, and sent back as it was written:
 /// a number with more digits than we can hold would be another one.
 #[derive(Clone, Debug)]
@@ -176,6 +180,11 @@ impl<'a> Message<'a> {
     }
 }
 
+/// Whether a client says here that its session has begun.
+pub(crate) fn is_initialized(line: &str) -> bool {
+    matches!(Message::read(line), Message::Notification { method, .. } if method == INITIALIZED)
+}
+
 /// What is on one line: a message, or a batch of them, which older versions of the protocol have.
 /// They go on one by one, for each may be a call.
 pub fn each(line: String) -> Vec<String> {
@@ -263,6 +272,14 @@ pub(crate) fn cancelled(id: &Id) -> String {
     message.set("jsonrpc", raw("2.0"));
     message.set("method", raw("notifications/cancelled"));
     message.set("params", params.to_raw());
+    message.to_raw().get().to_owned()
+}
+
+/// A notification of our own, without parameters.
+pub(crate) fn notification(method: &str) -> String {
+    let mut message = Members::default();
+    message.set("jsonrpc", raw("2.0"));
+    message.set("method", raw(method));
     message.to_raw().get().to_owned()
 }
 

@@ -75,6 +75,11 @@ impl Pending {
         asked.replies.clear();
     }
 
+    /// Whether the server is known to be gone.
+    pub(crate) fn is_server_gone(&self) -> bool {
+        lock(&self.asked).is_server_gone
+    }
+
     /// Notes that the client asked for a list of tools.
     pub(crate) fn list(&self, id: Id) {
         let mut lists = lock(&self.lists);

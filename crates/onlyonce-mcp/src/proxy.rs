@@ -13,6 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
+use crate::background::{Ask, OfSession, Settling};
 use crate::lines::Lines;
 use crate::message::each;
 use crate::remote::{Peer, Remote};
@@ -95,9 +96,13 @@ impl Proxy {
         let (to_client, client_writer) = writer(client.1);
         let (to_server, server_writer) = writer(server.1);
         let session = self.session(None, to_client, to_server);
+        let background = OfSession::start(&session);
         let from_client = hear_client(client.0, &session);
         let server = (server.0, server_writer);
         let ended = between(&session, from_client, server, stop).await;
+        if let Some(background) = background {
+            background.end().await;
+        }
         client_writer.close().await;
         ended
     }
@@ -116,6 +121,11 @@ impl Proxy {
             rules: Arc::new(Rules { derive, ..rules }),
             ..self.clone()
         }
+    }
+
+    /// What is to be settled without a session of a client, if it asks like this.
+    pub(crate) fn settling(&self, ask: &Ask) -> Option<Settling> {
+        Settling::of(&self.engine, &self.rules, &self.policy, ask)
     }
 
     /// A rule for keys that come in headers.
@@ -155,6 +165,7 @@ impl Proxy {
         let (to_client, client_writer) = writer(client.1);
         let (to_server, said) = mpsc::channel(QUEUE_MAX);
         let session = self.session(None, to_client, to_server);
+        let background = OfSession::start(&session);
         let peer = Peer::new(server, Arc::clone(&session));
         let mut stop = pin!(stop.fuse());
         let serving = peer.serve(said);
@@ -178,6 +189,9 @@ impl Proxy {
         }
         session.server_gone();
         session.settled().await;
+        if let Some(background) = background {
+            background.end().await;
+        }
         peer.close().await;
         client_writer.close().await;
         read

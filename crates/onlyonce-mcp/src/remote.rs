@@ -18,7 +18,7 @@ use self::state::State;
 pub(crate) use self::state::{SESSION, VERSION};
 use crate::decide::{Decision, decide};
 use crate::exchange::{Exchanged, Http, Unanswered, exchange, is_before_the_tool};
-use crate::message::{Id, Message};
+use crate::message::{Id, Message, is_initialized};
 use crate::pending::lock;
 use crate::proxy::LINE_BYTES_MAX;
 use crate::session::Session;
@@ -239,10 +239,6 @@ impl Peer {
 
 fn bytes_max() -> usize {
     usize::try_from(LINE_BYTES_MAX).unwrap_or(usize::MAX)
-}
-
-fn is_initialized(line: &str) -> bool {
-    matches!(Message::read(line), Message::Notification { method, .. } if method == "notifications/initialized")
 }
 
 /// What a server said instead of an answer, for whoever asked.

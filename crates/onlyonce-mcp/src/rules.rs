@@ -5,7 +5,7 @@ use std::time::Duration;
 use globset::{Glob, GlobSet, GlobSetBuilder};
 use onlyonce_core::key::Charset;
 use onlyonce_core::policy::{Duplicate, Limits, StoredRule};
-use onlyonce_core::{KeyRule, OnLapse, Policy};
+use onlyonce_core::{KeyRule, OnLapse, Policy, StoreError};
 
 use crate::verify::Verify;
 
@@ -43,6 +43,17 @@ pub struct Rules {
     pub derive: Option<Derive>,
     /// How to find out whether calls happened whose outcome is unknown.
     pub reconcile: Vec<Verify>,
+    /// Finds it out without a retry too, for tools that are asked about by the operation's id alone.
+    pub background: Option<Background>,
+}
+
+/// How calls in doubt are settled without a retry.
+#[derive(Clone, Copy, Debug)]
+pub struct Background {
+    /// How often it is looked for such calls.
+    pub every: Duration,
+    /// Told when they cannot be read: then none is settled until the next time.
+    pub failed: fn(&StoreError),
 }
 
 impl Rules {
@@ -58,6 +69,7 @@ impl Rules {
             call_ids: vec![CLAUDE_CODE.to_owned()],
             derive: None,
             reconcile: Vec::new(),
+            background: None,
         }
     }
 

@@ -7,15 +7,17 @@ use std::sync::{Arc, Mutex};
 
 use onlyonce_core::{Engine, Entropy as _, OsEntropy, Policy};
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::answer::{busy, undelivered};
+use crate::background::{Ask, Settling};
 use crate::call::ToolCall;
 use crate::catalog::Catalog;
 use crate::decide::{Decision, decide};
 use crate::exchange::Unanswered;
 use crate::keys::{self, KeyOrigin};
-use crate::message::{Id, Ids, Message, Reply, cancelled};
+use crate::message::{Id, Ids, Message, Reply, cancelled, is_initialized};
 use crate::pending::{CallNumber, Heard, Pending, lock};
 use crate::rules::Rules;
 
@@ -37,6 +39,8 @@ pub(crate) struct Session {
     to_server: mpsc::Sender<String>,
     pending: Pending,
     catalog: Mutex<Catalog>,
+    /// Cancelled once the client has said that the session has begun.
+    begun: CancellationToken,
     /// Held while we ask for the list of tools.
     listing: tokio::sync::Mutex<()>,
     /// Names requests of ours to the server, and calls of the client.
@@ -65,6 +69,7 @@ impl Session {
             to_server,
             pending: Pending::default(),
             catalog: Mutex::default(),
+            begun: CancellationToken::new(),
             listing: tokio::sync::Mutex::default(),
             ids: Ids::new(random),
             numbers: AtomicU64::default(),
@@ -81,7 +86,21 @@ impl Session {
             Decision::Cancel(id) if !self.pending.cancel(&id).is_empty() => return,
             Decision::Cancel(_) | Decision::Pass => {}
         }
+        let has_begun = !self.begun.is_cancelled() && is_initialized(&line);
         self.tell_server(line).await;
+        if has_begun {
+            self.begun.cancel();
+        }
+    }
+
+    /// Cancelled when client and server have begun their session.
+    pub(crate) fn begun(&self) -> CancellationToken {
+        self.begun.clone()
+    }
+
+    /// What is to be settled in the background of this session, if it asks like this.
+    pub(crate) fn settling(&self, ask: &Ask) -> Option<Settling> {
+        Settling::of(&self.engine, &self.rules, &self.policy, ask)
     }
 
     /// The client wants its request of this id to stop, and does not only stop waiting for it: a call of

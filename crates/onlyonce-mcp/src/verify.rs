@@ -18,6 +18,9 @@ mod template;
 #[cfg(test)]
 mod tests;
 
+/// What may stand in the arguments besides pointers: the call's key, and the operation's id.
+const KEY: &str = "key";
+const OPERATION: &str = "operation";
 /// What FastMCP and others put a result into that is no object.
 const WRAPPED: &str = "result";
 const FOUND: &str = "(onlyonce: an earlier try of this call took effect, and its answer was lost. This \
@@ -29,7 +32,7 @@ const FOUND: &str = "(onlyonce: an earlier try of this call took effect, and its
 /// ```
 /// use onlyonce_mcp::Verify;
 ///
-/// let verify: Verify = r#"create_payment=get_payment:{"reference":"{key}"};absent=no such payment"#
+/// let verify: Verify = r#"create_payment=get_payment:{"reference":"{operation}"};absent=no such payment"#
 ///     .parse()
 ///     .unwrap();
 /// assert_eq!(verify.tool(), "create_payment");
@@ -47,7 +50,7 @@ pub struct Verify {
 
 /// Why this is no way to find out.
 #[derive(Debug, Error)]
-#[error("{why}; write it like create_payment=get_payment:{{\"reference\":\"{{key}}\"}}")]
+#[error("{why}; write it like create_payment=get_payment:{{\"reference\":\"{{operation}}\"}}")]
 pub struct VerifyError {
     why: String,
 }
@@ -112,7 +115,8 @@ impl Verify {
         &self.asks
     }
 
-    /// Whether a call has everything that the question would need.
+    /// Whether a call has everything that the question would need. A key that the server does not get in
+    /// the call's own arguments is nothing that it could find later.
     pub fn can_ask(&self, call: &ToolCall, key: &str) -> bool {
         let operation = "";
         let about = About {
@@ -120,19 +124,48 @@ impl Verify {
             key,
             operation,
         };
-        fill(&self.arguments, &about).is_some()
+        (!self.names(KEY) || call.says(key)) && self.filled(&about).is_some()
+    }
+
+    /// Whether it can be asked by what a record keeps: the operation's id alone.
+    pub fn is_by_operation(&self) -> bool {
+        let mut is_alone = true;
+        self.each_place(|place| is_alone &= place == OPERATION);
+        is_alone
+    }
+
+    /// The call of the verifying tool about an operation of which nothing is known but its id; nothing if
+    /// that is not enough.
+    pub(crate) fn question_of(&self, operation: &str, id: &Id) -> Option<String> {
+        let arguments = fill(&self.arguments, &|place| {
+            (place == OPERATION).then(|| json!(operation))
+        })?;
+        Some(self.request(arguments, None, id))
     }
 
     /// The call of the verifying tool; nothing if the call lacks an argument that it needs.
     pub fn question(&self, about: &About<'_>, id: &Id) -> Option<String> {
+        let meta = about.call.meta.clone();
+        Some(self.request(self.filled(about)?, meta, id))
+    }
+
+    fn filled(&self, about: &About<'_>) -> Option<Value> {
+        fill(&self.arguments, &|place| match place {
+            KEY => Some(json!(about.key)),
+            OPERATION => Some(json!(about.operation)),
+            pointer => about.call.argument(pointer).filter(|it| !it.is_null()),
+        })
+    }
+
+    fn request(&self, arguments: Value, meta: Option<Members>, id: &Id) -> String {
         let mut params = Members::default();
         params.set("name", raw(&self.asks));
-        params.set("arguments", raw(&fill(&self.arguments, about)?));
-        if let Some(mut meta) = about.call.meta.clone() {
+        params.set("arguments", raw(&arguments));
+        if let Some(mut meta) = meta {
             meta.take("progressToken");
             params.set("_meta", meta.to_raw());
         }
-        Some(request(id, TOOLS_CALL, &params))
+        request(id, TOOLS_CALL, &params)
     }
 
     /// What an answer of the verifying tool means: its result, or nothing if there is none.
@@ -173,7 +206,7 @@ impl Verify {
         match found {
             Value::Null => Some(false),
             Value::Array(items) => Some(!items.is_empty()),
-            Value::Object(members) if members.is_empty() => None,
+            Value::Object(members) if says_no(members) => None,
             Value::Object(_) => Some(true),
             Value::Bool(yes) if is_pointed => Some(*yes),
             Value::Number(_) if is_pointed => Some(true),
@@ -182,23 +215,57 @@ impl Verify {
         }
     }
 
+    /// An answer to a question that names no call in particular would be taken for every call's.
     fn check_places(&self) -> Result<(), VerifyError> {
-        let mut unknown = None;
-        visit(&self.arguments, &mut |text| {
-            for place in places(text) {
-                let is_known = matches!(place, "key" | "operation") || place.starts_with('/');
-                if !is_known {
-                    unknown = Some(place.to_owned());
-                }
+        let (mut unknown, mut names_one) = (None, false);
+        self.each_place(|place| {
+            names_one = true;
+            if !matches!(place, KEY | OPERATION) && !place.starts_with('/') {
+                unknown = Some(place.to_owned());
             }
         });
-        match unknown {
-            Some(place) => Err(VerifyError {
-                why: format!("{{{place}}} is none of {{key}}, {{operation}} and {{/POINTER}}"),
-            }),
-            None => Ok(()),
-        }
+        let why = match (unknown, names_one) {
+            (Some(place), _) => {
+                format!("{{{place}}} is none of {{key}}, {{operation}} and {{/POINTER}}")
+            }
+            (None, false) => {
+                "the arguments ask the same about every call: name it by {operation}, \
+                 {key} or {/POINTER}"
+                    .to_owned()
+            }
+            (None, true) => return Ok(()),
+        };
+        Err(VerifyError { why })
     }
+
+    fn names(&self, wanted: &str) -> bool {
+        let mut is_there = false;
+        self.each_place(|place| is_there |= place == wanted);
+        is_there
+    }
+
+    fn each_place(&self, mut see: impl FnMut(&str)) {
+        visit(&self.arguments, &mut |text| {
+            places(text).into_iter().for_each(&mut see);
+        });
+    }
+}
+
+/// Whether an object speaks of something that is not there, in one of the ways in which tools say so. Which
+/// of them is a clear no, only the one who knows the tool can say, by `at` or `absent`.
+fn says_no(members: &serde_json::Map<String, Value>) -> bool {
+    let is_nothing = |value: &Value| match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::Array(items) => items.is_empty(),
+        Value::Object(members) => members.is_empty(),
+        Value::String(text) => text.is_empty(),
+        Value::Bool(true) | Value::Number(_) => false,
+    };
+    let is_told = |name: &&str| members.get(*name).is_some_and(|it| !is_nothing(it));
+    let is_denied = |name: &&str| members.get(*name) == Some(&Value::Bool(false));
+    members.values().all(is_nothing)
+        || ["error", "errors"].iter().any(is_told)
+        || ["found", "exists", "ok", "success"].iter().any(is_denied)
 }
 
 /// A clear no for a place that is missing because a list on the way to it is empty.

@@ -6,15 +6,16 @@ use std::time::Duration;
 
 use onlyonce_core::{Entropy as _, KeyRule, OsEntropy};
 use thiserror::Error;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio_util::sync::CancellationToken;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use super::line::{Kind, Line};
-use super::{Bounds, Servers};
+use super::{Bounds, Servers, Started, own};
+use crate::background::{Ask, Settling};
 use crate::pending::lock;
 use crate::proxy::Proxy;
-use crate::session::Caller;
+use crate::session::{Caller, Session};
 
 /// How long a caller waits for the place of a server of its own that is ended for it.
 const PLACE_WAIT_MAX: Duration = Duration::from_secs(10);
@@ -26,6 +27,9 @@ pub(super) struct Table {
     places: Arc<Semaphore>,
     lines: Arc<Mutex<Lines>>,
     stop: CancellationToken,
+    /// Calls in doubt are settled until it is cancelled, or dropped with all this.
+    settling: CancellationToken,
+    _settling: DropGuard,
     running: TaskTracker,
 }
 
@@ -48,6 +52,7 @@ pub(super) enum NoServer {
 
 impl Table {
     pub(super) fn new(proxy: Proxy, servers: Box<dyn Servers>, bounds: Bounds) -> Self {
+        let settling = CancellationToken::new();
         Self {
             proxy,
             servers,
@@ -55,6 +60,8 @@ impl Table {
             places: Arc::new(Semaphore::new(bounds.servers_max)),
             lines: Arc::default(),
             stop: CancellationToken::new(),
+            _settling: settling.clone().drop_guard(),
+            settling,
             running: TaskTracker::new(),
         }
     }
@@ -118,7 +125,37 @@ impl Table {
         }
     }
 
+    /// Settles calls in doubt from now on, if the rules want it.
+    pub(super) fn settle(self: &Arc<Self>) {
+        own::start(self, self.settling.clone());
+    }
+
+    pub(super) fn settling(&self, ask: &Ask) -> Option<Settling> {
+        self.proxy.settling(ask)
+    }
+
+    /// A server for nobody but us, its place, and when it is to end; nothing if there is no place left.
+    pub(super) fn own_server(&self) -> Option<(OwnedSemaphorePermit, Started, CancellationToken)> {
+        let place = Arc::clone(&self.places).try_acquire_owned().ok()?;
+        let server = self.servers.start().ok()?;
+        Some((place, server, self.stop.clone()))
+    }
+
+    pub(super) fn own_session(
+        &self,
+        to_client: mpsc::Sender<String>,
+        to_server: mpsc::Sender<String>,
+    ) -> Arc<Session> {
+        self.proxy.session(None, to_client, to_server)
+    }
+
+    /// Runs this in a task that a shutdown waits for.
+    pub(super) fn track(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.running.spawn(task);
+    }
+
     pub(super) async fn shutdown(&self) {
+        self.settling.cancel();
         self.stop.cancel();
         self.running.close();
         self.running.wait().await;

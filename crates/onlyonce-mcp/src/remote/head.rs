@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::state::{State, VERSION};
 use crate::decide::TOOLS_CALL;
 use crate::members::{Members, read};
-use crate::message::Message;
+use crate::message::{INITIALIZE, Message};
 use crate::session::Session;
 
 pub(crate) const METHOD: HeaderName = HeaderName::from_static("mcp-method");
@@ -30,7 +30,7 @@ pub(super) fn describe(line: &str, state: &State, session: &Session, headers: &m
             return state.name_session(headers);
         }
     };
-    if method != "initialize" {
+    if method != INITIALIZE {
         state.name_session(headers);
     }
     let Some(version) = params.as_ref().and_then(version_of) else {

@@ -4,7 +4,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use tokio::task::AbortHandle;
 
 use crate::members::Members;
-use crate::message::{Message, Reply};
+use crate::message::{INITIALIZE, Message, Reply};
 
 pub(crate) const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 pub(crate) const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
@@ -27,7 +27,7 @@ impl State {
     pub(super) fn learn(&mut self, line: &str, answer: &str, headers: &HeaderMap) {
         let is_initialize = matches!(
             Message::read(line),
-            Message::Request { method, .. } if method == "initialize"
+            Message::Request { method, .. } if method == INITIALIZE
         );
         let Some(Reply::Result(result)) = Reply::of(answer).filter(|_| is_initialize) else {
             return;

@@ -5,20 +5,23 @@ use std::time::Duration;
 
 use onlyonce_core::engine::{Call, Who};
 use onlyonce_core::{Answer, Execution, Finding, Key, Origin, Outcome, Reason, Reconcile, Refusal};
+use serde_json::json;
 use tokio::sync::oneshot;
 
 use super::Session;
 use crate::answer::{Audience, not_verifiable, outcome, refused, repeated};
 use crate::call::ToolCall;
 use crate::keys::{self, KeyOrigin};
-use crate::members::Members;
-use crate::message::{Id, Reply, cancelled};
+use crate::members::{Members, raw};
+use crate::message::{INITIALIZE, INITIALIZED, Id, Reply, cancelled, notification, request};
 use crate::pending::{CallNumber, Heard, lock};
 use crate::verify::{About, Verify};
 
 /// Pages of a list of tools that we ask for ourselves.
 const PAGES_MAX: usize = 100;
 const LIST_WAIT_MAX: Duration = Duration::from_secs(10);
+/// The revision of the protocol that sessions of our own begin with; a server may name another one.
+const HANDSHAKE: &str = "2025-11-25";
 /// How long a server that was told to cancel a call may still answer it. It need not.
 const STOP_WAIT_MAX: Duration = Duration::from_secs(10);
 
@@ -104,7 +107,11 @@ impl Session {
             return (Outcome::NotRun, None);
         }
         let id = self.next_id();
-        let Some(answered) = self.ask(&id, call.message_as(&id)).await else {
+        let message = match self.rules.verify(&call.tool) {
+            Some(_) => call.identified(&execution).message_as(&id),
+            None => call.message_as(&id),
+        };
+        let Some(answered) = self.ask(&id, message).await else {
             return (Outcome::NotRun, None);
         };
         if self.pending.sent(number, &id) {
@@ -125,6 +132,10 @@ impl Session {
             // everything but answer.
             None => {
                 self.pending.asked(&id);
+                if !self.pending.is_server_gone() {
+                    // The end of its stream does not end the tool, nor need the word to stop.
+                    execution.may_go_on();
+                }
                 return (Outcome::Unknown, None);
             }
         };
@@ -141,16 +152,47 @@ impl Session {
             operation: &operation,
         };
         let id = self.next_id();
-        let Some(message) = verify.question(&about, &id) else {
+        let message = verify.question(&about, &id);
+        self.find(verify, &id, message).await
+    }
+
+    /// The same about a call of which nothing is known but its operation's id.
+    pub(crate) async fn look_at(&self, operation: &str, verify: &Verify) -> Finding {
+        let id = self.next_id();
+        let message = verify.question_of(operation, &id);
+        self.find(verify, &id, message).await
+    }
+
+    async fn find(&self, verify: &Verify, id: &Id, question: Option<String>) -> Finding {
+        let Some(question) = question else {
             return Finding::CannotTell;
         };
-        let Some(answered) = self.ask(&id, message).await else {
+        let Some(answered) = self.ask(id, question).await else {
             return Finding::CannotTell;
         };
         match answered.await {
             Ok(Heard::Reply(reply)) => verify.read(Some(&reply)),
             Ok(Heard::NotSent) | Err(_) => Finding::CannotTell,
         }
+    }
+
+    /// Begins with the server as a client does that has nothing to offer; nothing if the server will not.
+    pub(crate) async fn begin(&self) -> Option<()> {
+        let id = self.next_id();
+        let mut params = Members::default();
+        params.set("protocolVersion", raw(HANDSHAKE));
+        params.set("capabilities", raw(&json!({})));
+        let version = env!("CARGO_PKG_VERSION");
+        params.set(
+            "clientInfo",
+            raw(&json!({"name": "onlyonce", "version": version})),
+        );
+        let asking = self.ask(&id, request(&id, INITIALIZE, &params)).await?;
+        let Ok(Heard::Reply(Reply::Result(_))) = asking.await else {
+            return None;
+        };
+        self.tell_server(notification(INITIALIZED)).await;
+        Some(())
     }
 
     /// Whether a call is of a tool that is covered. A tool that even the server's list does not know

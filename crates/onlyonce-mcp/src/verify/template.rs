@@ -1,21 +1,19 @@
 //! Arguments with places in them, and what stands there for one call. Values are data: none can make
 //! another place.
 
-use serde_json::{Value, json};
-
-use super::About;
+use serde_json::Value;
 
 /// The same with values in their places; nothing if one is missing.
-pub(super) fn fill(template: &Value, about: &About<'_>) -> Option<Value> {
+pub(super) fn fill(template: &Value, at: &dyn Fn(&str) -> Option<Value>) -> Option<Value> {
     Some(match template {
-        Value::String(text) => fill_text(text, about)?,
+        Value::String(text) => fill_text(text, at)?,
         Value::Array(items) => {
-            let items = items.iter().map(|item| fill(item, about));
+            let items = items.iter().map(|item| fill(item, at));
             Value::Array(items.collect::<Option<_>>()?)
         }
         Value::Object(members) => {
             let filled = members.iter().map(|(name, value)| {
-                let value = fill(value, about)?;
+                let value = fill(value, at)?;
                 Some((name.clone(), value))
             });
             Value::Object(filled.collect::<Option<_>>()?)
@@ -25,17 +23,17 @@ pub(super) fn fill(template: &Value, about: &About<'_>) -> Option<Value> {
 }
 
 /// A text that is one place alone becomes what stands there, whatever its type.
-fn fill_text(text: &str, about: &About<'_>) -> Option<Value> {
+fn fill_text(text: &str, at: &dyn Fn(&str) -> Option<Value>) -> Option<Value> {
     let found = places(text);
     if let [place] = found[..]
         && text.len() == place.len() + 2
     {
-        return value(place, about);
+        return at(place);
     }
     let (mut filled, mut rest) = (String::new(), text);
     while let Some((before, (place, after))) = next_place(rest) {
         filled.push_str(before);
-        match value(place, about)? {
+        match at(place)? {
             Value::String(text) => filled.push_str(&text),
             Value::Number(number) => filled.push_str(&number.to_string()),
             Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => return None,
@@ -44,14 +42,6 @@ fn fill_text(text: &str, about: &About<'_>) -> Option<Value> {
     }
     filled.push_str(rest);
     Some(Value::String(filled))
-}
-
-fn value(place: &str, about: &About<'_>) -> Option<Value> {
-    match place {
-        "key" => Some(json!(about.key)),
-        "operation" => Some(json!(about.operation)),
-        pointer => about.call.argument(pointer).filter(|it| !it.is_null()),
-    }
 }
 
 /// The names between braces.

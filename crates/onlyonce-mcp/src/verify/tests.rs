@@ -8,6 +8,8 @@ use crate::members::raw;
 use crate::message::{Id, Reply};
 use crate::rules::Rules;
 
+const ONE: &str = r#"{"of":"{operation}"}"#;
+
 fn call(arguments: Value) -> ToolCall {
     let params = json!({"name": "pay", "arguments": arguments, "_meta": {"idempotencyKey": "k"}});
     let message = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
@@ -33,7 +35,7 @@ fn asked(template: &str, arguments: Value) -> Option<Value> {
 }
 
 fn found(options: &str, result: Value) -> &'static str {
-    let verify: Verify = format!("pay=get:{{}}{options}").parse().unwrap();
+    let verify: Verify = format!("pay=get:{ONE}{options}").parse().unwrap();
     match verify.read(Some(&Reply::Result(raw(&result)))) {
         Finding::Happened(_) => "yes",
         Finding::DidNot => "no",
@@ -92,6 +94,42 @@ fn only_a_clear_yes_and_a_clear_no_count() {
 }
 
 #[test]
+fn an_object_that_speaks_of_nothing_is_no_yes() {
+    for unclear in [
+        json!({"payment": null}),
+        json!({"items": [], "total": null, "next": ""}),
+        json!({"found": false, "id": 7}),
+        json!({"success": false, "reason": "no such payment"}),
+        json!({"error": "no such payment", "code": 404}),
+        json!({"errors": [{"message": "no such payment"}]}),
+    ] {
+        assert_eq!(
+            found("", text(&unclear.to_string())),
+            "cannot tell",
+            "{unclear}"
+        );
+    }
+    let clear = json!({"id": 7, "error": null, "errors": [], "note": ""});
+    assert_eq!(found("", text(&clear.to_string())), "yes");
+}
+
+#[test]
+fn a_question_by_the_operation_alone_needs_no_call() {
+    let by_operation: Verify = format!("pay=get:{ONE}").parse().unwrap();
+    let by_more: Verify = r#"pay=get:{"a":"{operation}","b":"{/n}"}"#.parse().unwrap();
+
+    let question = by_operation.question_of("op-1", &Id::null()).unwrap();
+
+    let question: Value = serde_json::from_str(&question).unwrap();
+    assert_eq!(
+        question["params"],
+        json!({"name": "get", "arguments": {"of": "op-1"}})
+    );
+    assert!(by_operation.is_by_operation() && !by_more.is_by_operation());
+    assert_eq!(by_more.question_of("op-1", &Id::null()), None);
+}
+
+#[test]
 fn a_place_in_the_answer_and_the_words_of_an_error_make_more_of_it_clear() {
     assert_eq!(found(";at=/paid", text(r#"{"paid": true}"#)), "yes");
     assert_eq!(found(";at=/paid", text(r#"{"paid": false}"#)), "no");
@@ -118,7 +156,9 @@ fn what_is_no_way_to_find_out_is_told() {
         "pay=get",
         "=get:{}",
         "pay=get:[]",
-        "pay=get:{};x=1",
+        "pay=get:{}",
+        r#"pay=get:{"a":"all","b":[1]}"#,
+        r#"pay=get:{"a":"{operation}"};x=1"#,
         r#"pay=get:{"a":"{x}"}"#,
     ] {
         let error = bad.parse::<Verify>().unwrap_err().to_string();

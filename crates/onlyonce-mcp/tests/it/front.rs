@@ -9,6 +9,7 @@ use self::client::{Client, Heard, Shop, bounds, client};
 use crate::support::{KEY, call, order, refused, said, text};
 
 mod client;
+mod settled;
 mod stateless;
 
 const CANCELLED: &str = "notifications/cancelled";

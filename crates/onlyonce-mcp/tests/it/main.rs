@@ -17,5 +17,6 @@ mod lost;
 mod passing;
 mod random;
 mod sdk;
+mod settled;
 mod support;
 mod verified;

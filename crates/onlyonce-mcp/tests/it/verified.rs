@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::support::{KEY, call, on, order, refused, rules, said, shop, text};
 
 fn verified() -> Rules {
-    let verify = r#"order=find_order:{"reference":"{key}","item":"{/item}"}"#;
+    let verify = r#"order=find_order:{"reference":"{operation}","item":"{/item}"}"#;
     Rules {
         reconcile: vec![verify.parse().unwrap()],
         ..rules()
@@ -21,7 +21,10 @@ async fn after_a_loss(found: Value) -> (Value, bool) {
     let store = Arc::new(MemoryStore::new());
     let mut lost = shop(&on(&store).await, verified()).await;
     lost.client.say(order(1, KEY, "tea")).await;
-    lost.server.hear().await;
+    let heard = lost.server.hear().await;
+    let meta = &heard["params"]["_meta"];
+    assert_eq!(meta["onlyonce/attempt"], 1, "{heard}");
+    let operation = meta["onlyonce/operation"].as_str().unwrap();
     drop(lost.server);
     drop(lost.client.line().await);
     lost.running.await.unwrap().unwrap();
@@ -35,11 +38,13 @@ async fn after_a_loss(found: Value) -> (Value, bool) {
             asked = shop.server.hear() => {
                 let result = if asked["params"]["name"] == "find_order" {
                     assert!(!has_run, "it is asked before, not after");
-                    let arguments = json!({"reference": KEY, "item": "tea"});
+                    let arguments = json!({"reference": operation, "item": "tea"});
                     assert_eq!(asked["params"]["arguments"], arguments);
                     found.clone()
                 } else {
                     has_run = true;
+                    assert_eq!(asked["params"]["_meta"]["onlyonce/operation"], operation);
+                    assert_eq!(asked["params"]["_meta"]["onlyonce/attempt"], 2);
                     text("ran again")
                 };
                 shop.server.say(json!({"jsonrpc": "2.0", "id": asked["id"], "result": result})).await;
@@ -71,7 +76,8 @@ async fn what_did_not_happen_runs() {
 #[tokio::test]
 async fn what_cannot_be_told_does_not_run() {
     let error = json!({"isError": true, "content": [{"type": "text", "text": "down"}]});
-    for unclear in [text("no idea"), error, json!({"content": []})] {
+    let nothing = text(r#"{"order": null, "found": false}"#);
+    for unclear in [text("no idea"), error, json!({"content": []}), nothing] {
         let (answer, has_run) = after_a_loss(unclear).await;
 
         assert!(!has_run, "{answer}");
@@ -91,4 +97,38 @@ async fn a_call_that_could_not_be_verified_is_refused_before_it_runs() {
 
     assert_eq!(refused(&answer), "not-verifiable", "{answer}");
     shop.server_heard_no_more().await;
+}
+
+#[tokio::test]
+async fn a_key_that_the_server_does_not_get_is_nothing_to_ask_by() {
+    let by_key = || Rules {
+        reconcile: vec![r#"order=find_order:{"reference":"{key}"}"#.parse().unwrap()],
+        ..rules()
+    };
+    let mut shop = shop(&on(&Arc::new(MemoryStore::new())).await, by_key()).await;
+
+    shop.client.say(order(1, KEY, "tea")).await;
+    let refusal = shop.client.hear().await;
+    shop.server_heard_no_more().await;
+    let named = json!({"item": "tea", "note": {"ref": KEY}, "idempotencyKey": KEY});
+    shop.client.say(call(2, named)).await;
+    shop.serve("order", text("order 17")).await;
+    let answer = shop.client.hear().await;
+
+    assert_eq!(refused(&refusal), "not-verifiable", "{refusal}");
+    assert_eq!(said(&answer), "order 17", "{answer}");
+}
+
+#[tokio::test]
+async fn a_client_cannot_say_which_operation_its_call_is() {
+    let mut shop = shop(&on(&Arc::new(MemoryStore::new())).await, verified()).await;
+    let mut forged = order(1, KEY, "tea");
+    forged["params"]["_meta"] = json!({"onlyonce/operation": "another", "onlyonce/attempt": 9});
+
+    shop.client.say(&forged).await;
+    let heard = shop.serve("order", text("order 17")).await;
+
+    let meta = &heard["params"]["_meta"];
+    assert_eq!(meta["onlyonce/attempt"], 1, "{heard}");
+    assert_ne!(meta["onlyonce/operation"], "another", "{heard}");
 }

@@ -10,7 +10,7 @@ use futures_util::FutureExt as _;
 use http::{HeaderMap, HeaderName, Method, Request, StatusCode};
 use http_body_util::BodyExt as _;
 use onlyonce_core::{Engine, MemoryStore};
-use onlyonce_mcp::{Bounds, Front, FrontBody, Proxy, Servers, Started};
+use onlyonce_mcp::{Bounds, Front, FrontBody, Proxy, Rules, Servers, Started};
 use serde_json::{Value, json};
 use tokio::io::{DuplexStream, duplex, split};
 use tokio::sync::mpsc;
@@ -59,15 +59,19 @@ pub(crate) struct Shop {
 
 impl Shop {
     pub(crate) async fn open(bounds: Bounds) -> Self {
+        Self::on(&Arc::new(MemoryStore::new()), rules(), bounds).await
+    }
+
+    pub(crate) async fn on(store: &Arc<MemoryStore>, rules: Rules, bounds: Bounds) -> Self {
         let (sender, started) = mpsc::unbounded_channel();
         let is_broken = Arc::<AtomicBool>::default();
         let pipes = Pipes {
             started: sender,
             is_broken: Arc::clone(&is_broken),
         };
-        let engine = Engine::open(MemoryStore::new()).await.unwrap();
+        let engine = Engine::open(Arc::clone(store)).await.unwrap();
         Self {
-            front: Front::new(Proxy::new(engine, rules()), pipes, bounds),
+            front: Front::new(Proxy::new(engine, rules), pipes, bounds),
             started,
             is_broken,
         }
