@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, HeaderName};
-use http::{HeaderMap, HeaderValue, Request, Response};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use onlyonce_core::DerivedId;
 use onlyonce_tower::{Execution, with_member};
 use tower_service::Service;
@@ -40,9 +40,27 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// The header with the operation's id, where it is sent.
-    pub(crate) fn id_header(&self) -> Option<HeaderName> {
-        self.are_sent.then(|| self.operation.clone())
+    /// Says which operation is meant, and which attempt at it, where that is said at all.
+    pub(crate) fn put_into(&self, headers: &mut HeaderMap, operation: &DerivedId, attempt: u32) {
+        if self.are_sent {
+            headers.insert(&self.operation, value(operation));
+            headers.insert(&self.attempt, attempt.into());
+        }
+    }
+
+    /// Removes what is said between us and the service alone.
+    pub(crate) fn take_from(&self, headers: &mut HeaderMap) {
+        headers.remove(&self.operation);
+        headers.remove(&self.attempt);
+    }
+
+    /// Which operation an answer says that it is about: whether it names this one; nothing if it names
+    /// none.
+    pub(crate) fn is_about(&self, headers: &HeaderMap, operation: &DerivedId) -> Option<bool> {
+        let mut named = headers.get_all(&self.operation).iter().peekable();
+        named.peek()?;
+        let wanted = value(operation);
+        Some(named.all(|it| *it == wanted))
     }
 
     pub(crate) fn of(identity: &Identity) -> Self {
@@ -114,10 +132,7 @@ impl Naming {
         self.can_be_asked(request, &execution)?;
         let id = execution.operation();
         let headers = request.headers_mut();
-        if self.names.are_sent {
-            headers.insert(&self.names.operation, value(&id));
-            headers.insert(&self.names.attempt, execution.attempt().into());
-        }
+        self.names.put_into(headers, &id, execution.attempt());
         match &self.place {
             None => {}
             Some(KeyPlace::Header(header)) => {
@@ -132,6 +147,14 @@ impl Naming {
 pub(crate) fn value(id: &DerivedId) -> HeaderValue {
     HeaderValue::from_maybe_shared(Bytes::from(id.to_string()))
         .expect("a UUID is made of characters that a header may have")
+}
+
+/// Whether this is what something in between says when it has lost the service, or waited too long for it.
+fn is_from_between(status: StatusCode) -> bool {
+    matches!(
+        status,
+        StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT
+    )
 }
 
 /// Sets a member of the JSON object that a request's body must then be.
@@ -173,6 +196,22 @@ impl Identified {
         asking.map(|_| Via(self.upstream.clone()))
     }
 
+    /// Notices answers that need not be the service's own: it may be at work still.
+    fn call_that_is_asked_about(
+        &mut self,
+        request: Request<UpstreamBody>,
+    ) -> <Self as Service<Request<UpstreamBody>>>::Future {
+        let execution = request.extensions().get::<Execution>().cloned();
+        let answering = self.upstream.call(request);
+        Box::pin(async move {
+            let answer = answering.await?;
+            if let (Some(execution), true) = (execution, is_from_between(answer.status())) {
+                execution.may_go_on();
+            }
+            Ok(answer)
+        })
+    }
+
     /// The same over other connections.
     pub(crate) fn over(&self, upstream: Upstream) -> Self {
         Self {
@@ -193,6 +232,7 @@ impl Service<Request<UpstreamBody>> for Identified {
 
     fn call(&mut self, mut request: Request<UpstreamBody>) -> Self::Future {
         match self.naming.name(&mut request) {
+            Ok(()) if self.naming.asking.is_some() => self.call_that_is_asked_about(request),
             Ok(()) => self.upstream.call(request),
             Err(error) => {
                 let sent = Sent::of(&request);

@@ -9,7 +9,7 @@ use http::header::{
     ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, COOKIE,
     HeaderName,
 };
-use http::{HeaderMap, HeaderValue, Request, Response, Uri, response};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, response};
 use http_body::Body as _;
 use http_body_util::{BodyExt as _, Limited};
 use onlyonce_core::engine::settler::Unsettled;
@@ -22,6 +22,7 @@ use crate::auth_check;
 use crate::body::ClientBody;
 use crate::config::{ConfigError, Lookup, Piece, Pointer, Span, Template, Variable};
 use crate::forward::Peer;
+use crate::identify::Names;
 use crate::target::TARGET_BYTES_MAX;
 use crate::upstream::{AnswerBody, Upstream};
 
@@ -34,8 +35,7 @@ pub(crate) struct Asking {
     lookup: Lookup,
     /// In place of the caller's own credentials; where there is no caller, the only one.
     authorization: Option<HeaderValue>,
-    /// What the operation's id is called, where it is sent.
-    id_header: Option<HeaderName>,
+    names: Names,
     key_header: HeaderName,
     body_bytes_max: usize,
 }
@@ -46,14 +46,14 @@ pub(crate) type Unusable = String;
 impl Asking {
     pub(crate) fn new(
         lookup: &Lookup,
-        id_header: Option<HeaderName>,
+        names: Names,
         key_header: HeaderName,
         body_bytes_max: usize,
     ) -> Result<Self, ConfigError> {
         Ok(Self {
             authorization: authorization(lookup)?,
             lookup: lookup.clone(),
-            id_header,
+            names,
             key_header,
             body_bytes_max,
         })
@@ -101,11 +101,12 @@ impl Asking {
         let Ok(target) = target_of(&self.lookup.table().ask, unsettled.operation()) else {
             return Finding::CannotTell;
         };
-        let look = self.look(target, unsettled.operation(), HeaderMap::new());
+        let operation = unsettled.operation();
+        let look = self.look(target, operation, unsettled.attempt(), HeaderMap::new());
         match upstream.call(look).await {
             Ok(answer) => {
                 let happened = |parts: &_, body| onlyonce_tower::happened(parts, body, policy);
-                self.read(answer, happened).await
+                self.read(answer, operation, happened).await
             }
             Err(_) => Finding::CannotTell,
         }
@@ -121,7 +122,8 @@ impl Asking {
         match upstream.call(request).await {
             Ok(answer) => {
                 let happened = |parts: &_, body| question.happened(parts, body);
-                self.read(answer, happened).await
+                self.read(answer, question.execution().operation(), happened)
+                    .await
             }
             Err(_) => Finding::CannotTell,
         }
@@ -145,7 +147,7 @@ impl Asking {
                 headers.append(name, value.clone());
             }
         }
-        let mut look = self.look(target, values.operation, headers);
+        let mut look = self.look(target, values.operation, execution.attempt(), headers);
         if let Some(peer) = parts.extensions.get::<Peer>() {
             look.extensions_mut().insert(peer.clone());
         }
@@ -157,6 +159,7 @@ impl Asking {
         &self,
         target: Uri,
         operation: DerivedId,
+        attempt: u32,
         mut headers: HeaderMap,
     ) -> Request<RequestBody<ClientBody>> {
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
@@ -164,9 +167,8 @@ impl Asking {
             headers.remove(COOKIE);
             headers.insert(AUTHORIZATION, authorization.clone());
         }
-        if let Some(name) = &self.id_header {
-            headers.insert(name, crate::identify::value(&operation));
-        }
+        // A service may refuse every earlier attempt from now on: then its "no" is for ever.
+        self.names.put_into(&mut headers, &operation, attempt);
         let mut look = Request::new(RequestBody::from(ClientBody::empty()));
         *look.method_mut() = self.lookup.table().ask.method.clone();
         *look.uri_mut() = target;
@@ -178,12 +180,15 @@ impl Asking {
     async fn read(
         &self,
         answer: Response<AnswerBody>,
+        operation: DerivedId,
         happened: impl Fn(&response::Parts, Bytes) -> Finding,
     ) -> Finding {
-        match self.lookup.says(answer.status()) {
-            Some(true) => {}
-            Some(false) => return Finding::DidNot,
-            None => return Finding::CannotTell,
+        let says = self.lookup.says(answer.status());
+        let Some(says) = says.filter(|_| self.is_evidence(answer.headers(), &operation)) else {
+            return Finding::CannotTell;
+        };
+        if !says {
+            return Finding::DidNot;
         }
         let (mut parts, body) = answer.into_parts();
         let is_large = body.size_hint().lower() > self.body_bytes_max as u64;
@@ -194,11 +199,16 @@ impl Asking {
             }
             Err(_) => return Finding::CannotTell,
         };
+        if self.lookup.table().ask.method != Method::HEAD && is_broken(&parts, &body) {
+            return Finding::CannotTell;
+        }
         if let Some(status) = self.lookup.table().status {
             parts.status = status.get();
         }
         // The length that was announced may be another request's: to HEAD there is no body.
         parts.headers.remove(CONTENT_LENGTH);
+        // What the service said to us alone.
+        self.names.take_from(&mut parts.headers);
         let Some(pointer) = &self.lookup.table().answer else {
             return happened(&parts, body);
         };
@@ -218,6 +228,14 @@ impl Asking {
         }
     }
 
+    /// Whether the head of an answer can be the service's own, about this operation. A portal, a login page
+    /// or a proxy that knows no such path answers with a page.
+    fn is_evidence(&self, headers: &HeaderMap, operation: &DerivedId) -> bool {
+        let table = self.lookup.table();
+        let is_about = self.names.is_about(headers, operation);
+        is_about.unwrap_or(!table.echo) && (table.html || !is_page(headers))
+    }
+
     /// It happened, and its answer cannot be kept. With a pointer into it, not even that is known.
     fn too_large(&self) -> Finding {
         match self.lookup.table().answer {
@@ -225,6 +243,26 @@ impl Asking {
             None => Finding::happened(onlyonce_core::Response::too_large()),
         }
     }
+}
+
+fn media_type(headers: &HeaderMap) -> Option<String> {
+    let given = headers.get(CONTENT_TYPE)?.to_str().ok()?;
+    let (kind, _) = given.split_once(';').unwrap_or((given, ""));
+    Some(kind.trim().to_ascii_lowercase())
+}
+
+fn is_page(headers: &HeaderMap) -> bool {
+    let kind = media_type(headers);
+    kind.is_some_and(|it| it == "text/html" || it == "application/xhtml+xml")
+}
+
+/// Whether a body says that it is JSON and is not, as one that ends too early without anyone noticing.
+fn is_broken(parts: &response::Parts, body: &[u8]) -> bool {
+    let is_json = |kind: String| kind == "application/json" || kind.ends_with("+json");
+    parts.status != StatusCode::NO_CONTENT
+        && !parts.headers.contains_key(CONTENT_ENCODING)
+        && media_type(&parts.headers).is_some_and(is_json)
+        && serde_json::from_slice::<&RawValue>(body).is_err()
 }
 
 /// The credential in the configured file.

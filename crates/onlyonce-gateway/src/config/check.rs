@@ -170,6 +170,13 @@ fn lookups(config: &Config) -> Vec<Finding> {
                     .to_owned(),
             );
         }
+        if lookup.table().echo && config.identity.headers == Some(false) {
+            note(
+                "with `echo` an answer names the operation in a header, which `identity` does not send: \
+                 remove `headers = false` there, or `echo`"
+                    .to_owned(),
+            );
+        }
         let asks_by_itself = lookup.table().background.is_some();
         if let Some(value) = lookup
             .table()

@@ -36,7 +36,7 @@ pub struct Mcp {
     #[serde(default)]
     pub call_ids: Vec<String>,
     /// How it is found out whether a tool call happened whose answer was lost, by another tool, as in
-    /// `create_payment=get_payment:{"reference":"{key}"}`. Every gateway on the store needs the same.
+    /// `create_payment=get_payment:{"reference":"{operation}"}`. Every gateway on the store needs the same.
     #[serde(default)]
     pub reconcile: Vec<Verification>,
 }

@@ -40,12 +40,22 @@ pub struct LookupTable {
     /// pointer: `/data/0`. Then an empty list, or `null` there, means that it did not happen, and
     /// anything else cannot tell. Default: all of it.
     pub answer: Option<Pointer>,
+    /// Counts only answers that carry the operation's id in the header `Onlyonce-Operation`, also those that
+    /// say that it did not happen: what stands between gateway and service cannot say that in its place.
+    /// Default: an answer without the header counts too; one about another operation never does.
+    #[serde(default)]
+    pub echo: bool,
+    /// Whether a page (`text/html`) can be an answer. Default: it cannot tell, whatever its status, for
+    /// portals, logins and proxies answer with pages.
+    #[serde(default)]
+    pub html: bool,
     /// The status that the stored answer gets. Default: the status of the answer that was found.
     pub status: Option<StatusNumber>,
     /// How long to wait for the answer. Default `10s`.
     pub timeout: Option<Span<10, MINUTE>>,
-    /// How long a request whose upstream was lost may still take effect there: so long nobody looks.
-    /// Default `1s`.
+    /// How long a request whose connection was lost may still take effect there: so long nobody looks.
+    /// Default `1s`. After a time-out, a 502 or a 504 it may be at work for longer: what is not found
+    /// then is looked for again once a whole `rules.lease` has passed.
     pub after: Option<Span<0, MINUTE>>,
     /// A file with the value of the `Authorization` header to ask with, as in `Bearer …`; `ask` must
     /// then name `{operation}`, which no other caller's operation has. Default: the headers of the
@@ -100,6 +110,8 @@ impl<'de> Deserialize<'de> for Lookup {
                     happened: None,
                     did_not: None,
                     answer: None,
+                    echo: false,
+                    html: false,
                     status: None,
                     timeout: None,
                     after: None,

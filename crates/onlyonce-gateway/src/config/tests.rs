@@ -132,6 +132,11 @@ fn every_wrong_value_is_told_with_what_would_be_right() {
             "not a status from 200 to 299",
         ),
         (
+            "identity = { headers = false }\n[[route]]\nmatch = \"POST /a\"\n\
+             reconcile = { ask = \"GET /{operation}\", echo = true }",
+            "remove `headers = false`",
+        ),
+        (
             "[[route]]\nmatch = \"POST /a\"\nreconcile = { ask = \"GET /{key}\", anser = \"/a\" }",
             "did you mean `answer`?",
         ),

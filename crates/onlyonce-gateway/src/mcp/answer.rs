@@ -91,6 +91,7 @@ impl Endpoint {
         let sent = parts.headers.remove(&self.terms.key_header);
         let forwarded = Arc::new(Forwarded {
             call: Arc::clone(call),
+            is_verified: rules.verify(call.tool()).is_some(),
             id: id.clone(),
             headers: parts.headers.clone(),
             uri: parts.uri.clone(),

@@ -38,6 +38,8 @@ const NOTICE_MAX: Duration = Duration::from_secs(30);
 /// A call on its way through the layer.
 pub(crate) struct Forwarded {
     pub(super) call: Arc<ToolCall>,
+    /// Whether another tool is asked about it, should its answer be lost.
+    pub(super) is_verified: bool,
     pub(super) id: Id,
     /// As the caller sent them, without a key of ours.
     pub(super) headers: HeaderMap,
@@ -118,7 +120,11 @@ async fn run(
     forwarded: &Forwarded,
     execution: Option<&Execution>,
 ) -> Result<Response<Full<Bytes>>, UpstreamError> {
-    let request = forwarded.request(forwarded.call.message());
+    let message = match execution {
+        Some(execution) if forwarded.is_verified => forwarded.call.identified(execution).message(),
+        Some(_) | None => forwarded.call.message(),
+    };
+    let request = forwarded.request(message);
     let notices = forwarded.notices.clone();
     let mut other = move |message| {
         let notices = notices.clone();
@@ -129,7 +135,13 @@ async fn run(
         .boxed()
     };
     let exchanged = exchange(wire, request, &forwarded.id, MESSAGE_BYTES_MAX, &mut other).await;
-    let lost = |why: String| UpstreamError::Lost(why.into());
+    let lost = |why: String| {
+        if let Some(execution) = execution {
+            // A connection that ends does not end the tool.
+            execution.may_go_on();
+        }
+        UpstreamError::Lost(why.into())
+    };
     match exchanged {
         Exchanged::Answered { message, .. } => {
             let reply = Reply::of(&message).ok_or_else(|| lost("it is no answer".into()))?;

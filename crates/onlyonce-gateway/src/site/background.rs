@@ -60,7 +60,7 @@ fn chore(
     let policy = Arc::new(policy(config, Some(route))?);
     let asking = Arc::new(Asking::new(
         lookup,
-        Names::of(&config.identity).id_header(),
+        Names::of(&config.identity),
         policy.http.key_header.clone(),
         policy.limits.response_bytes_max,
     )?);

@@ -140,7 +140,7 @@ impl Terms<'_> {
         };
         let asking = Asking::new(
             lookup,
-            common.names.id_header(),
+            common.names.clone(),
             self.policy.http.key_header.clone(),
             self.policy.limits.response_bytes_max,
         )?;

@@ -11,6 +11,7 @@ mod callers;
 mod conformance;
 mod connections;
 mod console;
+mod deceived;
 mod foreign;
 mod heads;
 mod identified;
