@@ -1,8 +1,7 @@
 //! What it costs that a crash in the middle can be settled: a job with a look, with durable steps, and
-//! with its answer in its own transaction, and requests of a route with `reconcile`; each against the
-//! same without, and nothing crashes.
+//! with its answer in its own transaction, and requests of routes with `reconcile` and `transactional`; each
+//! against the same without, and nothing crashes.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,19 +20,21 @@ use tokio::runtime::Runtime;
 
 use crate::budget::Budget;
 use crate::failure::Failure;
-use crate::gateway::Upstream;
-use crate::proxy::{Onlyonce, Program};
+use crate::proxy::Program;
 use crate::report::Report;
 use crate::rounds::{Rounds, Sample};
 use crate::stores::{clear, fresh};
 use crate::work::{Caller, drive};
-use crate::wrk::{self, Keys, Load};
 use crate::{runtime, say};
+
+mod routes;
 
 const CALLERS: [usize; 2] = [1, 64];
 const RECORDS_MAX: usize = 100_000_000;
 /// The connections of the application's own pool.
 const LINES: u32 = 16;
+/// The application's own row.
+const INSERT: &str = "INSERT INTO payments (note) VALUES ('a payment')";
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -70,8 +71,11 @@ pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
         jobs(&runtime, options, store, &mut report)?;
     }
     clear(&options.folder);
-    routes(&runtime, options, &mut report)?;
-    runtime.block_on(transactions(options, &mut report))?;
+    routes::readable(&runtime, options, &mut report)?;
+    let (server, pool) = runtime.block_on(database())?;
+    let rows = (&server, &pool);
+    runtime.block_on(transactions(options, rows, &mut report))?;
+    routes::transactional(&runtime, options, rows, &mut report)?;
     Ok(report)
 }
 
@@ -168,43 +172,8 @@ fn new_key() -> String {
     format!("crash-{:020}", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// Requests with new keys through a gateway, with and without `reconcile` on their route.
-fn routes(runtime: &Runtime, options: &Options, report: &mut Report) -> Result<(), Failure> {
-    let program = options.program.path()?;
-    let upstream = runtime.block_on(Upstream::start())?;
-    for store in ["memory:", "file"] {
-        let mut rounds = Rounds::default();
-        let name = store.trim_end_matches(':');
-        for _ in options.rounds(&format!("routes, {name}")) {
-            let turn = |reconcile: &str| {
-                let folder = tempfile::tempdir().map_err(Failure::doing("make a folder"))?;
-                let records = folder.path().join("data");
-                let url = match store {
-                    "file" => format!("file:{}", records.display()),
-                    other => other.to_owned(),
-                };
-                let config = folder.path().join("onlyonce.toml");
-                let route = format!("[[route]]\nmatch = \"POST /payments\"\n{reconcile}");
-                fs::write(&config, route).map_err(Failure::doing("write a configuration"))?;
-                let gateway = Onlyonce::configured(&program, upstream.port(), &url, &config)?;
-                let load = Load::new(gateway.port(), Keys::New, options.seconds);
-                wrk::run(load, &[gateway.pid()])
-            };
-            let without = turn("")?;
-            let with = turn("reconcile = \"GET /payments/{operation}\"\n")?;
-            rounds.add(with, without);
-        }
-        let case = format!("route, {name}, 64 connections: reconcile / without");
-        report.rows.push(rounds.rate("crash", &case, None));
-        report.rows.push(rounds.per_cpu("crash", &case, None));
-        report.rows.push(rounds.p50("crash", &case));
-    }
-    Ok(())
-}
-
-/// A job that writes a row of its own: its answer in the same transaction, against the engine's
-/// completion behind it.
-async fn transactions(options: &Options, report: &mut Report) -> Result<(), Failure> {
+/// A server with the records and with rows of an application, and the application's own pool.
+async fn database() -> Result<(Postgres, PgPool), Failure> {
     let server = Postgres::start(PostgresOptions {
         fast: false,
         lines: Vec::new(),
@@ -220,15 +189,25 @@ async fn transactions(options: &Options, report: &mut Report) -> Result<(), Fail
         .execute(&pool)
         .await
         .map_err(Failure::doing("make a table"))?;
+    Ok((server, pool))
+}
+
+/// A job that writes a row of its own: its answer in the same transaction, against the engine's
+/// completion behind it.
+async fn transactions(
+    options: &Options,
+    (server, pool): (&Postgres, &PgPool),
+    report: &mut Report,
+) -> Result<(), Failure> {
     for callers in CALLERS {
         let mut rounds = Rounds::default();
         for _ in options.rounds(&format!("transactions, {callers} callers")) {
-            let turn = |inside| transaction_turn(&server, &pool, inside, callers, options);
+            let turn = |inside| transaction_turn(server, pool, inside, callers, options);
             let behind = turn(false).await?;
             let inside = turn(true).await?;
             rounds.add(inside, behind);
         }
-        let case = format!("job with a row, postgres, {callers} callers: transactional / plain");
+        let case = format!("job with a row, postgres, {callers} callers: complete_in / without");
         report.rows.push(rounds.rate("crash", &case, None));
         report.rows.push(rounds.p50("crash", &case));
     }
@@ -267,9 +246,8 @@ async fn pay(
     pool: PgPool,
     inside: bool,
 ) -> Result<u32, sqlx::Error> {
-    let insert = "INSERT INTO payments (note) VALUES ('a payment')";
     let mut transaction = pool.begin().await?;
-    sqlx::query(insert).execute(&mut *transaction).await?;
+    sqlx::query(INSERT).execute(&mut *transaction).await?;
     if inside {
         let lease = execution.lease().expect("a job with a key has a lease");
         let answer = Arc::new(Response::new(http::StatusCode::OK, "7"));

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use http::Uri;
-use onlyonce_core::{Engine, Entropy as _, OnLapse, OsEntropy};
-use onlyonce_mcp::{Derive, Ended, Errors, PatternError, Proxy, Rules, Tools, Verify};
+use onlyonce_core::{Engine, Entropy as _, OnLapse, OsEntropy, StoreError};
+use onlyonce_mcp::{Background, Derive, Ended, Errors, PatternError, Proxy, Rules, Tools, Verify};
 use thiserror::Error;
 use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
@@ -23,6 +23,9 @@ pub(crate) mod default_store;
 mod listen;
 mod network;
 
+/// How often calls in doubt may be looked for.
+const BACKGROUND_MIN: Duration = Duration::from_secs(1);
+const BACKGROUND_MAX: Duration = Duration::from_secs(60 * 60);
 /// How long a server may take to end once its input has.
 const END_MAX: Duration = Duration::from_secs(5);
 
@@ -53,10 +56,12 @@ has that name as its key: when it is sent again it meets its first try, also wit
 --call-id NAME adds a member of _meta that does the same.
 
 --reconcile TOOL=VERIFYING_TOOL:ARGUMENTS finds out whether a call happened whose answer was lost. In
-the arguments stand {key}, {operation} (a stable id of the call) and {/pointer} into the call's own
-arguments. An answer with something in it is a yes and becomes the call's result; null or [] is a no,
-and the call runs; anything else cannot tell, and nothing runs. ;at=/pointer says where to look in the
-answer, ;absent=TEXT which error means no.
+the arguments stand {operation} (a stable id of the call, which the server gets with the call as
+onlyonce/operation in _meta and must keep), {/pointer} into the call's own arguments, and {key} (only
+where the client also puts it into an argument: the server gets it in no other way). An answer with
+something in it is a yes and becomes the call's result; null or [] is a no, and the call runs; anything
+else cannot tell, and nothing runs. ;at=/pointer says where to look in the answer, ;absent=TEXT which
+error means no. --background 1m does the same when nobody retries, but runs nothing.
 
 --listen starts the command once for each session, so that no client hears of another; requests of the
 revisions without sessions (2026-07-28) share one with no one but their own caller. Callers are told
@@ -72,7 +77,7 @@ within the window gets the first result again, with a note that says so.
 Examples:
   onlyonce mcp --store redis://127.0.0.1 --name billing -- ./billing-server
   onlyonce mcp --tools 'create_*' --except '*_draft' --ttl 48h -- ./billing-server
-  onlyonce mcp --reconcile 'pay=get_payment:{\"ref\":\"{key}\"};absent=not found' -- ./billing-server
+  onlyonce mcp --reconcile 'pay=get_payment:{\"ref\":\"{operation}\"};absent=not found' -- ./billing-server
   onlyonce mcp --derive=2m -- ./billing-server
   onlyonce mcp --listen 0.0.0.0:8000 --token-file tokens.txt -- ./billing-server")]
 pub struct Args {
@@ -120,6 +125,9 @@ pub struct Args {
     /// How to find out whether a call happened whose answer was lost; may be repeated
     #[arg(long, value_name = "TOOL=VERIFYING_TOOL:ARGUMENTS")]
     reconcile: Vec<Verify>,
+    /// Find it out also when nobody retries, this often: by questions with {operation} alone
+    #[arg(long, value_name = "TIME", requires = "reconcile")]
+    background: Option<humantime::Duration>,
     /// A server on the network, instead of a command
     #[arg(
         long,
@@ -178,6 +186,13 @@ enum OnError {
 
 #[derive(Debug, Error)]
 enum McpError {
+    #[error(
+        "--background cannot ask {asks} about calls of {tool}: a record keeps neither the key nor the \
+         arguments of a call; ask by {{operation}} alone"
+    )]
+    NotKept { tool: String, asks: String },
+    #[error("--background takes a time of a second to an hour")]
+    Often,
     #[error("a pattern cannot be read")]
     Pattern(#[from] PatternError),
     #[error(transparent)]
@@ -210,7 +225,28 @@ enum McpError {
 }
 
 impl Args {
-    fn rules(&self) -> Result<Rules, PatternError> {
+    fn background(&self) -> Result<Option<Background>, McpError> {
+        let Some(every) = self.background.map(Duration::from) else {
+            return Ok(None);
+        };
+        if !(BACKGROUND_MIN..=BACKGROUND_MAX).contains(&every) {
+            return Err(McpError::Often);
+        }
+        if let Some(verify) = self.reconcile.iter().find(|it| !it.is_by_operation()) {
+            return Err(McpError::NotKept {
+                tool: verify.tool().to_owned(),
+                asks: verify.asks().to_owned(),
+            });
+        }
+        let failed = |error: &StoreError| {
+            say(format_args!(
+                "onlyonce: calls in doubt cannot be read, and none is settled now: {error}"
+            ));
+        };
+        Ok(Some(Background { every, failed }))
+    }
+
+    fn rules(&self) -> Result<Rules, McpError> {
         let usual = Rules::new(self.name.clone().unwrap_or_else(|| self.server()));
         Ok(Rules {
             tools: Tools::new(&self.tools, &self.except)?,
@@ -224,6 +260,7 @@ impl Args {
             },
             keep_for: self.ttl.into(),
             reconcile: self.reconcile.clone(),
+            background: self.background()?,
             derive: self.derive.map(|within| Derive {
                 conversation: self.conversation.clone().unwrap_or_else(new_conversation),
                 within: within.into(),

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::Method;
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, Method};
 use onlyonce_core::engine::{look_up_secret, steps_of};
 use onlyonce_core::operate::{
     Filter, InDoubt, Newest, Page, Resolved, Settled, Settlement, in_doubt, settle,
@@ -85,8 +86,45 @@ pub(crate) struct SettleAll {
     /// Only this record.
     pub(crate) slot: Option<Slot>,
     /// The answer, if it happened.
-    pub(crate) answer: Option<(http::StatusCode, String, Duration)>,
+    pub(crate) answer: Option<ByHand>,
     pub(crate) dry_run: bool,
+}
+
+/// An answer that an operator gives.
+pub(crate) struct ByHand {
+    pub(crate) status: http::StatusCode,
+    pub(crate) content_type: Option<HeaderValue>,
+    pub(crate) body: String,
+    pub(crate) keep_for: Duration,
+}
+
+impl ByHand {
+    fn response(&self) -> Arc<Response> {
+        let mut response = Response::new(self.status, self.body.clone());
+        if let Some(kind) = &self.content_type {
+            response.headers.insert(CONTENT_TYPE, kind.clone());
+        }
+        Arc::new(response)
+    }
+
+    fn deed(&self) -> Deed {
+        Deed::Resolved {
+            status: self.status.as_u16(),
+            keep_for: self.keep_for,
+        }
+    }
+
+    /// As the admin API takes it.
+    fn as_json(&self) -> Value {
+        let kind = self.content_type.as_ref().and_then(|it| it.to_str().ok());
+        let headers: Vec<_> = kind.iter().map(|kind| ("content-type", *kind)).collect();
+        json!({
+            "status": self.status.as_u16(),
+            "headers": headers,
+            "body": self.body,
+            "keep_seconds": self.keep_for.as_secs(),
+        })
+    }
 }
 
 impl Args {
@@ -243,22 +281,14 @@ impl Operator {
         }
     }
 
-    pub(crate) async fn resolve(
-        &self,
-        slot: &Slot,
-        status: http::StatusCode,
-        body: &str,
-        keep_for: Duration,
-    ) -> Result<(), SourceError> {
+    pub(crate) async fn resolve(&self, slot: &Slot, answer: &ByHand) -> Result<(), SourceError> {
         match &self.source {
             Source::Store(direct) => {
-                let response = Arc::new(Response::new(status, body.to_owned()));
+                let (response, keep_for) = (answer.response(), answer.keep_for);
                 match direct.operate()?.resolve(slot, &response, keep_for).await? {
                     Resolved::Stored => {
                         let record = direct.record(slot).await?;
-                        let status = status.as_u16();
-                        let deed = Deed::Resolved { status, keep_for };
-                        direct.note(slot, &record, self.operated(deed))
+                        direct.note(slot, &record, self.operated(answer.deed()))
                     }
                     Resolved::Absent => Err(SourceError::Absent),
                     Resolved::Found(_) => Err(SourceError::Refused(
@@ -268,10 +298,7 @@ impl Operator {
             }
             Source::Admin(admin) => {
                 let path = format!("/api/v1/records/{slot}/resolve");
-                let keep_seconds = keep_for.as_secs();
-                let body =
-                    json!({"status": status.as_u16(), "body": body, "keep_seconds": keep_seconds});
-                let body = self.signed(body);
+                let body = self.signed(answer.as_json());
                 admin.send(Method::POST, &path, Some(body)).await?;
                 Ok(())
             }
@@ -284,11 +311,7 @@ impl Operator {
             Source::Admin(admin) => {
                 let outcome = match &all.answer {
                     None => json!("did_not_happen"),
-                    Some((status, body, keep_for)) => json!({"happened": {
-                        "status": status.as_u16(),
-                        "body": body,
-                        "keep_seconds": keep_for.as_secs(),
-                    }}),
+                    Some(answer) => json!({"happened": answer.as_json()}),
                 };
                 let seconds = |age: Option<Duration>| age.map(|age| age.as_secs());
                 let body = self.signed(json!({
@@ -316,11 +339,9 @@ impl Operator {
         let operate = direct.operate()?;
         let (settlement, deed) = match &all.answer {
             None => (Settlement::DidNotHappen, Deed::Discarded),
-            Some((status, body, keep_for)) => {
-                let response = Arc::new(Response::new(*status, body.clone()));
-                let (status, keep_for) = (status.as_u16(), *keep_for);
-                let deed = Deed::Resolved { status, keep_for };
-                (Settlement::Happened(response, keep_for), deed)
+            Some(answer) => {
+                let settlement = Settlement::Happened(answer.response(), answer.keep_for);
+                (settlement, answer.deed())
             }
         };
         let mut found = match &all.slot {

@@ -1,12 +1,10 @@
 //! `onlyonce keys resolve`: outcomes in doubt, one by its key or slot, or many by route, age or holder.
 
-use std::time::Duration;
-
-use http::StatusCode;
+use http::{HeaderValue, StatusCode};
 use onlyonce_core::operate::InDoubt;
 
 use crate::said::{give, say};
-use crate::source::{Operator, SettleAll, SourceError};
+use crate::source::{ByHand, Operator, SettleAll, SourceError};
 
 use super::{find, print_list};
 
@@ -22,6 +20,9 @@ pub(super) struct Resolve {
     /// The body of the answer
     #[arg(long, default_value = "", requires = "status")]
     body: String,
+    /// The type of the body, like application/json
+    #[arg(long, value_name = "TYPE", requires = "status")]
+    content_type: Option<HeaderValue>,
     /// How long the answer is kept
     #[arg(long, default_value = "24h", requires = "status")]
     keep: humantime::Duration,
@@ -100,9 +101,15 @@ pub(super) async fn run(
         }
         None => None,
     };
-    if let (Some(slot), Some(status), false) = (&slot, status, asked.dry_run) {
-        let keep = Duration::from(asked.keep);
-        operator.resolve(slot, status, &asked.body, keep).await?;
+    let answer = status.map(|status| ByHand {
+        status,
+        content_type: asked.content_type.clone(),
+        body: asked.body.clone(),
+        keep_for: asked.keep.into(),
+    });
+    if let (Some(slot), Some(answer), false) = (&slot, &answer, asked.dry_run) {
+        operator.resolve(slot, answer).await?;
+        let status = answer.status;
         say(format_args!(
             "resolved: every retry gets {status} from now on"
         ));
@@ -114,7 +121,7 @@ pub(super) async fn run(
     let all = SettleAll {
         meant: asked.meant(),
         slot,
-        answer: status.map(|status| (status, asked.body.clone(), asked.keep.into())),
+        answer,
         dry_run: asked.dry_run,
     };
     let settled = operator.settle(&all).await?;

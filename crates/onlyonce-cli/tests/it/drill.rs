@@ -225,7 +225,12 @@ async fn an_answer_given_in_bulk_is_what_every_retry_gets() {
     let gateway = after_the_crash().await;
 
     let happened = [
-        "keys", "resolve", "--all", "--status", "201", "--body", "by hand",
+        "keys",
+        "resolve",
+        "--all",
+        "--status=201",
+        "--body={\"by\":\"hand\"}",
+        "--content-type=application/json",
     ];
     let signed = ["--reason", "all in the ledger", "--admin", &gateway.admin];
     let (code, _, err) = run(&[&happened[..], &signed].concat()).await;
@@ -236,7 +241,8 @@ async fn an_answer_given_in_bulk_is_what_every_retry_gets() {
         let retry = gateway.request(path, &key(number)).body("{}").send().await;
         let retry = retry.unwrap();
         assert_eq!(retry.status(), 201);
-        assert_eq!(retry.text().await.unwrap(), "by hand");
+        assert_eq!(retry.headers()["content-type"], "application/json");
+        assert_eq!(retry.text().await.unwrap(), "{\"by\":\"hand\"}");
     }
     assert_eq!(in_doubt(&gateway).await, 0.0);
 }

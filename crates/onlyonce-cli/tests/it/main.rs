@@ -25,6 +25,7 @@ mod log;
 mod mcp;
 mod mcp_http;
 mod mcp_listen;
+mod mcp_settled;
 mod observe;
 mod operators;
 mod ops;
