@@ -34,6 +34,7 @@ mod program;
 mod queue;
 mod reports;
 mod secrets;
+mod stepped;
 mod store_urls;
 mod support;
 mod traces;
