@@ -310,7 +310,10 @@ async fn what_may_still_be_under_way_is_not_asked_about_before_its_lease_has_pas
             }
             execution.may_go_on();
             match ending {
-                "told so by an answer" => Response::new(StatusCode::BAD_GATEWAY, "").into(),
+                "told so by an answer" => {
+                    execution.leave_in_doubt();
+                    Response::new(StatusCode::BAD_GATEWAY, "").into()
+                }
                 _ => Outcome::Unknown,
             }
         });
