@@ -61,7 +61,8 @@ onlyonce/operation in _meta and must keep), {/pointer} into the call's own argum
 where the client also puts it into an argument: the server gets it in no other way). An answer with
 something in it is a yes and becomes the call's result; null or [] is a no, and the call runs; anything
 else cannot tell, and nothing runs. ;at=/pointer says where to look in the answer, ;absent=TEXT which
-error means no. --background 1m does the same when nobody retries, but runs nothing.
+error means no. --background 1m does the same when nobody retries, but runs nothing; it needs --name, by
+which it knows this server's calls from those of others on the store.
 
 --listen starts the command once for each session, so that no client hears of another; requests of the
 revisions without sessions (2026-07-28) share one with no one but their own caller. Callers are told
@@ -126,7 +127,7 @@ pub struct Args {
     #[arg(long, value_name = "TOOL=VERIFYING_TOOL:ARGUMENTS")]
     reconcile: Vec<Verify>,
     /// Find it out also when nobody retries, this often: by questions with {operation} alone
-    #[arg(long, value_name = "TIME", requires = "reconcile")]
+    #[arg(long, value_name = "TIME", requires_all = ["reconcile", "name"])]
     background: Option<humantime::Duration>,
     /// A server on the network, instead of a command
     #[arg(

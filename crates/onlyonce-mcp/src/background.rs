@@ -36,7 +36,7 @@ impl Settling {
         let askable = rules.reconcile.iter().filter(|it| it.is_by_operation());
         let settlers = askable.map(|verify| {
             let (ask, verify) = (Arc::clone(ask), verify.clone());
-            let tool = verify.tool().to_owned();
+            let tool = rules.operation(verify.tool());
             Settler::new(engine, tool, &policy, background.every, move |unsettled| {
                 ask(verify.clone(), unsettled.operation().to_string())
             })

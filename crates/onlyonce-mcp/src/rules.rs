@@ -78,6 +78,16 @@ impl Rules {
         self.reconcile.iter().find(|verify| verify.tool() == tool)
     }
 
+    /// What calls of this tool are called in records. Where they are settled in the background the server's
+    /// name is in it: another one on the same store may have a tool of the same name, and knows nothing of
+    /// these.
+    pub(crate) fn operation(&self, tool: &str) -> String {
+        match &self.background {
+            Some(_) => format!("{}/{tool}", self.server),
+            None => tool.to_owned(),
+        }
+    }
+
     pub(crate) fn policy(&self) -> Policy {
         Policy {
             key: KeyRule {

@@ -195,11 +195,23 @@ async fn a_background_that_could_not_ask_is_refused_at_the_start() {
         (VERIFY, "2h", "a second to an hour"),
     ] {
         let settled = ["--reconcile", verify, "--background", every];
-        let args = [&["mcp"][..], &settled, &["--", "cat"]].concat();
+        let args = [&["mcp", "--name", "bank"][..], &settled, &["--", "cat"]].concat();
 
         let (code, _, said) = run(&args).await;
 
         assert_ne!(code, 0, "{verify}");
         assert!(said.contains(why), "{said}");
     }
+    let nameless = [
+        "mcp",
+        "--reconcile",
+        VERIFY,
+        "--background",
+        "1s",
+        "--",
+        "cat",
+    ];
+    let (code, _, said) = run(&nameless).await;
+    assert_ne!(code, 0);
+    assert!(said.contains("--name"), "{said}");
 }

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use onlyonce_core::{Engine, Execution, OnLapse};
+use onlyonce_core::{Engine, Execution, OnLapse, Policy};
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 
 use crate::support::program::run;
 
@@ -18,8 +19,8 @@ struct Bank {
     charged: AtomicUsize,
 }
 
-/// A ride whose charge is lost; returns what its caller gets.
-async fn ride(url: &str, bank: &Arc<Bank>) -> Result<String, String> {
+/// A ride whose charge is lost. It returns what its caller gets, or tells when it has come to what follows.
+async fn ride(url: &str, bank: &Arc<Bank>, dies: Option<Arc<Notify>>) -> Result<String, String> {
     let store = onlyonce_stores::open(url).await.unwrap();
     let engine = Engine::open(Arc::clone(&store)).await.unwrap();
     let bank = Arc::clone(bank);
@@ -35,10 +36,20 @@ async fn ride(url: &str, bank: &Arc<Bank>) -> Result<String, String> {
             bank.charged.fetch_add(1, Ordering::SeqCst);
             Err::<String, _>("the connection was lost".to_owned())
         };
-        let charge: String = charge.run(lost).await?;
+        let charge = charge.run(lost).await;
+        if let Some(lost) = &dies {
+            lost.notify_one();
+            std::future::pending::<()>().await;
+        }
+        let charge: String = charge?;
         Ok::<_, String>(format!("{hold}, {charge}"))
     };
-    let ran = engine.job("ride").run_with(KEY, &700, work).await;
+    let job = engine.job("ride");
+    let rules = Policy {
+        lease_for: Duration::from_millis(500),
+        ..job.rules().clone()
+    };
+    let ran = job.policy(rules).run_with(KEY, &700, work).await;
     engine.shutdown(Duration::from_secs(10)).await;
     match ran {
         Ok(ran) => Ok(ran.value),
@@ -46,13 +57,29 @@ async fn ride(url: &str, bank: &Arc<Bank>) -> Result<String, String> {
     }
 }
 
+/// The same in a runtime of its own, which ends in the middle, as its process would.
+fn ride_that_dies(url: &str, bank: &Arc<Bank>) {
+    let (url, bank) = (url.to_owned(), Arc::clone(bank));
+    let living = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let lost = Arc::<Notify>::default();
+        runtime.block_on(async {
+            tokio::select! {
+                ended = ride(&url, &bank, Some(Arc::clone(&lost))) => panic!("{ended:?}"),
+                () = lost.notified() => {}
+            }
+        });
+        runtime.shutdown_background();
+    });
+    living.join().unwrap();
+}
+
 #[tokio::test]
 async fn steps_are_shown_with_their_record_and_a_held_one_is_resolved() {
     let folder = tempfile::tempdir().unwrap();
-    let url = format!("file:{}", folder.path().join("records").display());
+    let url = format!("sqlite:{}", folder.path().join("records.db").display());
     let bank = Arc::<Bank>::default();
-    ride(&url, &bank).await.unwrap_err();
-    ride(&url, &bank).await.unwrap_err();
+    ride_that_dies(&url, &bank);
 
     let (code, shown, err) = run(&["keys", "show", KEY, "--store", &url]).await;
     let (_, told, _) = run(&["keys", "show", KEY, "--store", &url, "--json"]).await;
@@ -82,7 +109,7 @@ async fn steps_are_shown_with_their_record_and_a_held_one_is_resolved() {
         (&json!("charge"), &json!("unknown"))
     );
     assert_eq!(resolved, 0, "{said}");
-    assert_eq!(ride(&url, &bank).await.unwrap(), "hold 1, charge 1");
+    assert_eq!(ride(&url, &bank, None).await.unwrap(), "hold 1, charge 1");
     let counts = [&bank.reserved, &bank.charged].map(|it| it.load(Ordering::SeqCst));
     assert_eq!(counts, [1, 1], "neither ran again");
 }

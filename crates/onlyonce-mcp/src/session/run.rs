@@ -70,7 +70,7 @@ impl Session {
         if let Some(mark) = origin.mark() {
             scope = scope.with(mark, "");
         }
-        let who = Who::doing(call.tool.as_str());
+        let who = Who::doing(self.rules.operation(&call.tool));
         let mut keyed = self
             .engine
             .call(&scope, key, call.fingerprint(), &self.policy, who);

@@ -181,6 +181,22 @@ async fn before_the_session_has_begun_and_without_being_told_nothing_is_asked() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn another_server_on_the_store_is_not_asked_about_a_tool_of_the_same_name() {
+    let store = Arc::new(MemoryStore::new());
+    lost(&store, settling()).await;
+    let other = Rules {
+        server: "another".into(),
+        ..settling()
+    };
+
+    let mut other = again(&store, other).await;
+    tokio::time::sleep(EVERY * 100).await;
+
+    other.server_heard_no_more().await;
+    assert_eq!(state(&store).await, StateName::Lapsed);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_is_held_without_a_way_to_ask_is_left_alone() {
     let store = Arc::new(MemoryStore::new());
     let held = Rules {
