@@ -58,7 +58,7 @@ async fn begun(table: &Weak<Table>, running: &Mutex<Option<Own>>) -> Option<Arc<
     if session.is_some() {
         return session;
     }
-    let own = begin(&*table.upgrade()?).await?;
+    let own = begin(&table.upgrade()?).await?;
     let session = Arc::clone(&own.session);
     *lock(running) = Some(own);
     Some(session)
