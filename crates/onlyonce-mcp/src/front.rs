@@ -11,6 +11,7 @@ use futures_util::future::BoxFuture;
 use http::{HeaderValue, Method, Request, Response, StatusCode, request};
 use tokio::io::{AsyncRead, AsyncWrite};
 
+use self::budget::{Kept, Whole};
 use self::head::{BATCHES_IN, HANDSHAKES, Head, PRIMED_SINCE, STATELESS_SINCE, version_in};
 use self::line::{Line, NotTaken};
 use self::stream::Reader;
@@ -21,6 +22,7 @@ use crate::proxy::{Ended, Proxy};
 use crate::remote::SESSION;
 use crate::session::Caller;
 
+mod budget;
 mod head;
 mod line;
 mod own;
@@ -63,6 +65,10 @@ pub struct Bounds {
     pub servers_max: usize,
     /// After how long without use a server is ended.
     pub idle: Duration,
+    /// Bytes of messages that each server's streams hold for clients that do not read, and as many on their way
+    /// to a server that does not. One message may exceed it. Beyond it, what is no answer is not kept, an answer
+    /// becomes an error (a call with a key can be sent again), and requests are refused until there is room.
+    pub held_bytes_max: usize,
     /// Whether derived keys belong to the conversation that the rules name, and not to each session.
     pub is_one_conversation: bool,
 }
@@ -175,7 +181,7 @@ impl Front {
             Err(not_taken) => return refused_message(not_taken),
         };
         if takes.events {
-            return words::events(reader, Vec::new(), form_of(&line));
+            return words::events(reader, None, form_of(&line));
         }
         let answers = answers(&mut reader).await;
         words::json(StatusCode::OK, in_one(answers, is_batch))
@@ -216,7 +222,7 @@ impl Front {
                 has_ids: false,
                 is_primed: false,
             };
-            words::events(reader, vec![(1, answer)], form)
+            words::events(reader, Some((1, answer)), form)
         };
         if let Some(version) = agreed {
             line.agreed(version);
@@ -247,7 +253,7 @@ impl Front {
             Some(Err(())) => None,
         };
         match reader {
-            Some(reader) => words::events(reader, Vec::new(), form_of(&line)),
+            Some(reader) => words::events(reader, None, form_of(&line)),
             None => {
                 let why = "this stream is not kept any more; a call with a key can be sent again";
                 words::refused(StatusCode::BAD_REQUEST, INVALID_REQUEST, why)
@@ -330,22 +336,26 @@ fn form_of(line: &Line) -> Form {
 }
 
 /// All answers of a stream: what comes before them has no place in one piece of JSON.
-async fn answers(reader: &mut Reader) -> Vec<String> {
+async fn answers(reader: &mut Reader) -> Vec<Arc<Kept>> {
     let mut answers = Vec::new();
     while let Some((_, message)) = reader.next().await {
         if Reply::of(&message).is_some() {
-            answers.push(message.to_string());
+            answers.push(message);
         }
     }
     answers
 }
 
-fn in_one(answers: Vec<String>, is_batch: bool) -> String {
-    match (is_batch, &answers[..]) {
-        (false, [answer]) => answer.clone(),
+fn in_one(answers: Vec<Arc<Kept>>, is_batch: bool) -> Whole {
+    let text = match (is_batch, &answers[..]) {
+        (false, [answer]) => answer.to_string(),
         (false, []) => words::cancelled(),
-        (true, _) | (false, _) => format!("[{}]", answers.join(",")),
-    }
+        (true, _) | (false, _) => {
+            let answers: Vec<&str> = answers.iter().map(|answer| &***answer).collect();
+            format!("[{}]", answers.join(","))
+        }
+    };
+    Whole::new(text, answers)
 }
 
 fn refused_message(not_taken: NotTaken) -> Response<FrontBody> {
@@ -359,7 +369,7 @@ fn refused_message(not_taken: NotTaken) -> Response<FrontBody> {
             words::refused(StatusCode::BAD_REQUEST, INVALID_REQUEST, why)
         }
         NotTaken::TooMany => {
-            let why = "too many requests of this client are not answered yet";
+            let why = "too many requests of this client are not answered yet, or too much is not passed on yet";
             words::refused(StatusCode::SERVICE_UNAVAILABLE, INTERNAL_ERROR, why)
         }
     }

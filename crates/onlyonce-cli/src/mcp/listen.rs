@@ -34,6 +34,8 @@ const MESSAGE_BYTES_MAX: usize = 32 << 20;
 const MESSAGE_WAIT_MAX: Duration = Duration::from_secs(30);
 /// Messages that are read at a time.
 const READING_MAX: usize = 64;
+/// What each server's streams hold for clients that do not read.
+const HELD_BYTES_MAX: usize = 64 << 20;
 /// How long answers may still take on their way to clients once everything has ended.
 const GOODBYE_MAX: Duration = Duration::from_secs(5);
 
@@ -95,6 +97,7 @@ pub(super) async fn serve(
     let bounds = Bounds {
         servers_max: args.servers_max.into(),
         idle: args.idle.into(),
+        held_bytes_max: HELD_BYTES_MAX,
         is_one_conversation: args.conversation.is_some(),
     };
     let front = Front::new(proxy, Commands(args.command.clone()), bounds);

@@ -13,8 +13,9 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use super::budget::Budget;
 use super::stream::{Outlet, Reader};
-use super::{Started, rename};
+use super::{Bounds, Started, rename};
 use crate::decide::{Decision, decide};
 use crate::message::{Id, Ids, Message, cancelled};
 use crate::pending::lock;
@@ -25,7 +26,6 @@ mod route;
 
 /// Streams that have ended and are kept for clients that come back.
 const FINISHED_MAX: usize = 64;
-const FINISHED_BYTES_MAX: usize = 16 << 20;
 /// Requests that were not answered yet.
 const REQUESTS_MAX: usize = 1000;
 
@@ -46,6 +46,10 @@ pub(super) struct Line {
     numbers: AtomicU64,
     clock: SystemClock,
     state: Mutex<State>,
+    /// What clients have not read yet.
+    held: Arc<Budget>,
+    /// What the server has not read yet, beside what its pipe and its queue hold.
+    unsaid: Arc<Budget>,
     /// It is told to end, or has ended: nothing more is said to it.
     closed: CancellationToken,
 }
@@ -84,7 +88,7 @@ impl Line {
         kind: Kind,
         caller: Option<Caller>,
         server: Started,
-        idle: Duration,
+        bounds: Bounds,
         stop: CancellationToken,
     ) -> (Arc<Self>, impl Future<Output = ()> + Send + use<>) {
         let (to_client, from_core) = mpsc::channel(QUEUE_MAX);
@@ -92,6 +96,7 @@ impl Line {
         let core = proxy.session(caller.clone(), to_client, to_server);
         let mut random = [0; 8];
         OsEntropy::new().fill(&mut random);
+        let held = Budget::new(bounds.held_bytes_max);
         let line = Arc::new(Self {
             kind,
             caller,
@@ -102,10 +107,12 @@ impl Line {
             state: Mutex::new(State {
                 exchanges: BTreeMap::new(),
                 outlets: BTreeMap::new(),
-                standing: Outlet::new(0, 0, true),
+                standing: Outlet::new(0, 0, true, &held),
                 version: None,
                 touched: Duration::ZERO,
             }),
+            held,
+            unsaid: Budget::new(bounds.held_bytes_max),
             closed: CancellationToken::new(),
         });
         let driven = Arc::clone(&line);
@@ -116,7 +123,7 @@ impl Line {
                 tokio::spawn(async move { line.route_all(from_core, is_over).await })
             };
             let from_client = async {
-                driven.until_unused(idle).await;
+                driven.until_unused(bounds.idle).await;
                 driven.close();
                 io::Result::Ok(())
             };
@@ -197,6 +204,7 @@ impl Line {
             lines.push(renamed.line);
             requests.push((ours, id, renamed.token));
         }
+        let waiting = self.unsaid.wait(&lines).ok_or(NotTaken::TooMany)?;
         // Before anything is passed on: whoever does not want the answer any more is noticed.
         let outlet = self.expect(requests, is_stream)?;
         let reader = outlet.map(|outlet| self.read(&outlet, None));
@@ -206,6 +214,7 @@ impl Line {
             for message in lines {
                 line.pass(message, header.as_deref()).await;
             }
+            drop(waiting);
         });
         drop(saying.await);
         if self.is_closed() {
@@ -229,7 +238,7 @@ impl Line {
         if state.exchanges.len() + requests.len() > REQUESTS_MAX {
             return Err(NotTaken::TooMany);
         }
-        let outlet = Outlet::new(number, requests.len(), is_stream);
+        let outlet = Outlet::new(number, requests.len(), is_stream, &self.held);
         for (ours, id, token) in requests {
             let outlet = Arc::clone(&outlet);
             state.exchanges.insert(ours, Exchange { id, token, outlet });
@@ -288,7 +297,7 @@ impl Line {
                 exchange.outlet.give_up();
             }
         }
-        state.prune();
+        state.prune(self.held.share());
         found
     }
 
@@ -339,7 +348,7 @@ impl Line {
 
 impl State {
     /// Forgets the oldest streams that have ended, beyond the bounds.
-    fn prune(&mut self) {
+    fn prune(&mut self, bytes_max: usize) {
         let done = self.outlets.values().filter(|it| it.is_done());
         let done: Vec<(u64, usize)> = done.map(|it| (it.number, it.bytes())).collect();
         let (mut count, mut bytes) = (
@@ -347,7 +356,7 @@ impl State {
             done.iter().map(|(_, bytes)| bytes).sum::<usize>(),
         );
         for (number, freed) in done {
-            if count <= FINISHED_MAX && bytes <= FINISHED_BYTES_MAX {
+            if count <= FINISHED_MAX && bytes <= bytes_max {
                 return;
             }
             self.outlets.remove(&number);

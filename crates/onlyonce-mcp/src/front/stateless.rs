@@ -3,6 +3,7 @@
 
 use http::{Response, StatusCode};
 
+use super::budget::Whole;
 use super::head::{HANDSHAKES, Head, STATELESS_SINCE, Takes};
 use super::stream::Reader;
 use super::table::Table;
@@ -94,14 +95,14 @@ async fn told(mut reader: Reader, takes: Takes) -> Response<FrontBody> {
         return words::json(status_of(&answer), answer);
     }
     let first = match tokio::time::timeout(SILENCE_MAX, reader.next()).await {
-        Ok(Some((number, message))) => Some((number, message.to_string())),
+        Ok(Some((number, message))) => Some((number, Whole::from(message))),
         Ok(None) | Err(_) => None,
     };
     match first {
         Some((_, answer)) if is_last(&reader, &answer) && takes.json => {
             words::json(status_of(&answer), answer)
         }
-        first => words::events(reader, first.into_iter().collect(), FORM),
+        first => words::events(reader, first, FORM),
     }
 }
 

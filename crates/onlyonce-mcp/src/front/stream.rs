@@ -6,9 +6,12 @@ use std::sync::{Arc, Mutex};
 
 use tokio::sync::watch;
 
+use super::budget::{Budget, Kept};
+use super::words;
+use crate::message::Id;
 use crate::pending::lock;
 
-/// Messages that a stream keeps; beyond them the oldest goes.
+/// Messages that a stream keeps beside its answers; beyond them, or beyond its share of the budget, the oldest goes.
 const EVENTS_MAX: usize = 1000;
 
 /// One stream.
@@ -16,15 +19,19 @@ pub(super) struct Outlet {
     pub(super) number: u64,
     /// Whether messages before the answers can reach its client: not in one piece of JSON.
     pub(super) is_stream: bool,
+    budget: Arc<Budget>,
     log: Mutex<Log>,
     changed: watch::Sender<()>,
 }
 
 struct Log {
-    /// The number of the first event that is kept.
-    first: u64,
-    events: VecDeque<Arc<str>>,
+    events: VecDeque<Event>,
+    /// The number of the latest event.
+    latest: u64,
     bytes: usize,
+    /// How much of it is no answer, in messages and in bytes: that can go.
+    told: usize,
+    told_bytes: usize,
     /// The last event that a reader got.
     handed: u64,
     /// Answers that are still to come.
@@ -35,13 +42,26 @@ struct Log {
     is_read: bool,
 }
 
+struct Event {
+    number: u64,
+    message: Arc<Kept>,
+    is_answer: bool,
+}
+
 impl Outlet {
     /// A stream that ends after `owed` answers; one that owes none ends when it is told to.
-    pub(super) fn new(number: u64, owed: usize, is_stream: bool) -> Arc<Self> {
+    pub(super) fn new(
+        number: u64,
+        owed: usize,
+        is_stream: bool,
+        budget: &Arc<Budget>,
+    ) -> Arc<Self> {
         let log = Log {
-            first: 1,
             events: VecDeque::new(),
+            latest: 0,
             bytes: 0,
+            told: 0,
+            told_bytes: 0,
             handed: 0,
             owed,
             is_done: false,
@@ -51,20 +71,40 @@ impl Outlet {
         Arc::new(Self {
             number,
             is_stream,
+            budget: Arc::clone(budget),
             log: Mutex::new(log),
             changed: watch::Sender::new(()),
         })
     }
 
-    /// Adds a message that is no answer.
+    /// Adds a message that is no answer. What its client does not read makes room for it; it goes too if other
+    /// streams hold all that may be held.
     pub(super) fn tell(&self, message: &str) {
-        self.change(|log| log.push(message));
+        self.change(|log| {
+            let bytes_max = self.budget.share().saturating_sub(message.len());
+            while log.told >= EVENTS_MAX || log.told_bytes > bytes_max {
+                if !log.drop_oldest() {
+                    break;
+                }
+            }
+            loop {
+                if let Some(kept) = self.budget.keep(message) {
+                    return log.push(kept, false);
+                }
+                if !log.drop_oldest() {
+                    return;
+                }
+            }
+        });
     }
 
-    /// Adds an answer; the last one ends the stream.
-    pub(super) fn answer(&self, message: &str) {
+    /// Adds the answer to the request of this id; the last one ends the stream. An answer never goes for another
+    /// message, but one that cannot be held becomes an error.
+    pub(super) fn answer(&self, id: &Id, message: &str) {
         self.change(|log| {
-            log.push(message);
+            let kept = self.budget.keep(message);
+            let kept = kept.unwrap_or_else(|| self.budget.keep_own(&words::not_kept(id)));
+            log.push(kept, true);
             log.settle();
         });
     }
@@ -103,11 +143,10 @@ impl Outlet {
         log.readers += 1;
         log.is_read = true;
         // No event that is still to come can have been read.
-        let last = log.first + log.events.len() as u64 - 1;
         let reader = Reader {
             outlet: Arc::clone(self),
             number: log.readers,
-            next: after.unwrap_or(log.handed).min(last) + 1,
+            next: after.unwrap_or(log.handed).min(log.latest) + 1,
             changed,
             on_end: Some(Box::new(on_end)),
         };
@@ -123,15 +162,37 @@ impl Outlet {
 }
 
 impl Log {
-    fn push(&mut self, message: &str) {
+    fn push(&mut self, message: Arc<Kept>, is_answer: bool) {
+        self.latest += 1;
         self.bytes += message.len();
-        self.events.push_back(message.into());
-        if self.events.len() > EVENTS_MAX
-            && let Some(oldest) = self.events.pop_front()
-        {
-            self.bytes -= oldest.len();
-            self.first += 1;
+        if !is_answer {
+            self.told += 1;
+            self.told_bytes += message.len();
         }
+        self.events.push_back(Event {
+            number: self.latest,
+            message,
+            is_answer,
+        });
+    }
+
+    /// Drops the oldest message that is no answer; returns whether there was one.
+    fn drop_oldest(&mut self) -> bool {
+        let oldest = self.events.iter().position(|event| !event.is_answer);
+        let Some(oldest) = oldest.and_then(|at| self.events.remove(at)) else {
+            return false;
+        };
+        let bytes = oldest.message.len();
+        self.bytes -= bytes;
+        self.told_bytes -= bytes;
+        self.told -= 1;
+        true
+    }
+
+    /// The first event from this number on.
+    fn first_from(&self, number: u64) -> Option<&Event> {
+        let at = self.events.partition_point(|event| event.number < number);
+        self.events.get(at)
     }
 
     fn settle(&mut self) {
@@ -151,7 +212,7 @@ pub(super) struct Reader {
 
 impl Reader {
     /// The next event and its number; nothing at the end.
-    pub(super) async fn next(&mut self) -> Option<(u64, Arc<str>)> {
+    pub(super) async fn next(&mut self) -> Option<(u64, Arc<Kept>)> {
         loop {
             self.changed.borrow_and_update();
             {
@@ -159,13 +220,11 @@ impl Reader {
                 if log.readers != self.number {
                     return None;
                 }
-                self.next = self.next.max(log.first);
-                let at = usize::try_from(self.next - log.first).unwrap_or(usize::MAX);
-                if let Some(event) = log.events.get(at).cloned() {
-                    let number = self.next;
+                if let Some(event) = log.first_from(self.next) {
+                    let (number, message) = (event.number, Arc::clone(&event.message));
                     log.handed = log.handed.max(number);
-                    self.next += 1;
-                    return Some((number, event));
+                    self.next = number + 1;
+                    return Some((number, message));
                 }
                 if log.is_done {
                     return None;
@@ -191,7 +250,7 @@ impl Reader {
     /// Whether nothing more will come.
     pub(super) fn is_at_end(&self) -> bool {
         let log = lock(&self.outlet.log);
-        log.is_done && self.next >= log.first + log.events.len() as u64
+        log.is_done && log.first_from(self.next).is_none()
     }
 }
 

@@ -175,7 +175,7 @@ impl Table {
             self.proxy.conversing(name)
         };
         let stop = self.stop.clone();
-        let (line, drive) = Line::start(&proxy, kind, caller, server, self.bounds.idle, stop);
+        let (line, drive) = Line::start(&proxy, kind, caller, server, self.bounds, stop);
         let (lines, gone) = (Arc::clone(&self.lines), Arc::downgrade(&line));
         self.running.spawn(async move {
             drive.await;

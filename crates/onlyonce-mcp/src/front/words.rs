@@ -13,6 +13,7 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full, StreamBody};
 use serde_json::json;
 
+use super::budget::Whole;
 use super::stream::Reader;
 use crate::members::raw;
 use crate::message::{Id, Reply};
@@ -42,8 +43,9 @@ pub(super) fn empty(status: StatusCode) -> Response<FrontBody> {
 }
 
 /// One message, or several in an array.
-pub(super) fn json(status: StatusCode, text: String) -> Response<FrontBody> {
-    let mut response = Response::new(Full::from(text).boxed_unsync());
+pub(super) fn json(status: StatusCode, text: impl Into<Whole>) -> Response<FrontBody> {
+    let body = Full::new(Bytes::from_owner(text.into()));
+    let mut response = Response::new(body.boxed_unsync());
     *response.status_mut() = status;
     let json = HeaderValue::from_static("application/json");
     response.headers_mut().insert(CONTENT_TYPE, json);
@@ -88,6 +90,13 @@ pub(super) fn server_gone(id: &Id) -> String {
     Reply::Error(error).message(id)
 }
 
+/// What stands for an answer that could not be held for a client that does not read.
+pub(super) fn not_kept(id: &Id) -> String {
+    let message = "onlyonce: the server has answered, but this client leaves too much unread for its answer to be kept. A call with a key can be sent again.";
+    let error = raw(&json!({"code": INTERNAL_ERROR, "message": message}));
+    Reply::Error(error).message(id)
+}
+
 /// The answer to a request that its client cancelled itself, where there must be one.
 pub(super) fn cancelled() -> String {
     let error =
@@ -105,23 +114,25 @@ pub(super) struct Form {
 }
 
 /// A stream of events.
-pub(super) fn events(reader: Reader, first: Vec<(u64, String)>, form: Form) -> Response<FrontBody> {
+pub(super) fn events(
+    reader: Reader,
+    first: Option<(u64, Whole)>,
+    form: Form,
+) -> Response<FrontBody> {
     let mut start = String::new();
     if form.is_primed {
         let (stream, event) = (reader.stream(), reader.position());
         start = format!("id: {stream}-{event}\nretry: {BACK_AFTER_MS}\ndata: \n\n");
     }
-    for (number, message) in &first {
-        start.push_str(&written(&reader, *number, message, form));
-    }
     let telling = Telling {
         reader,
         start: Some(start).filter(|start| !start.is_empty()),
+        first,
         form,
     };
     let frames = stream::unfold(telling, |mut telling| async move {
         let text = telling.next().await?;
-        Some((Ok(Frame::data(Bytes::from(text))), telling))
+        Some((Ok(Frame::data(Bytes::from_owner(text))), telling))
     });
     let frames: Frames = Box::pin(frames);
     let mut response = Response::new(StreamBody::new(frames).boxed_unsync());
@@ -139,27 +150,35 @@ type Frames = Pin<Box<dyn Stream<Item = Result<Frame<Bytes>, Infallible>> + Send
 struct Telling {
     reader: Reader,
     start: Option<String>,
+    first: Option<(u64, Whole)>,
     form: Form,
 }
 
 impl Telling {
-    async fn next(&mut self) -> Option<String> {
+    async fn next(&mut self) -> Option<Whole> {
         if let Some(start) = self.start.take() {
-            return Some(start);
+            return Some(start.into());
+        }
+        if let Some((number, message)) = self.first.take() {
+            let written = self.written(number, &message);
+            return Some(message.becoming(written));
         }
         match tokio::time::timeout(SILENCE_MAX, self.reader.next()).await {
-            Ok(Some((number, message))) => Some(written(&self.reader, number, &message, self.form)),
+            Ok(Some((number, message))) => {
+                let written = self.written(number, &message);
+                Some(Whole::new(written, vec![message]))
+            }
             Ok(None) => None,
-            Err(_) => Some(":\n\n".to_owned()),
+            Err(_) => Some(":\n\n".to_owned().into()),
         }
     }
-}
 
-fn written(reader: &Reader, number: u64, message: &str, form: Form) -> String {
-    let event = event(message);
-    if form.has_ids {
-        format!("id: {}-{number}\n{event}", reader.stream())
-    } else {
-        event
+    fn written(&self, number: u64, message: &str) -> String {
+        let event = event(message);
+        if self.form.has_ids {
+            format!("id: {}-{number}\n{event}", self.reader.stream())
+        } else {
+            event
+        }
     }
 }

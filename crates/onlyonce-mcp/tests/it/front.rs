@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use self::client::{Client, Heard, Shop, bounds, client};
 use crate::support::{KEY, call, order, refused, said, text};
 
+mod bounds;
 mod client;
 mod settled;
 mod stateless;

@@ -35,7 +35,8 @@ impl Line {
     pub(super) fn end_exchanges(&self) {
         let mut state = lock(&self.state);
         for exchange in std::mem::take(&mut state.exchanges).into_values() {
-            exchange.outlet.answer(&words::server_gone(&exchange.id));
+            let answer = words::server_gone(&exchange.id);
+            exchange.outlet.answer(&exchange.id, &answer);
         }
         state.standing.finish();
     }
@@ -57,8 +58,8 @@ impl Line {
         let mut state = lock(&self.state);
         if let Some(exchange) = state.exchanges.remove(ours) {
             let answer = rename::response(message, reply, &exchange.id);
-            exchange.outlet.answer(&answer);
-            state.prune();
+            exchange.outlet.answer(&exchange.id, &answer);
+            state.prune(self.held.share());
         }
     }
 

@@ -25,6 +25,7 @@ pub(crate) fn bounds() -> Bounds {
     Bounds {
         servers_max: 8,
         idle: Duration::from_secs(600),
+        held_bytes_max: 64 << 20,
         is_one_conversation: false,
     }
 }
