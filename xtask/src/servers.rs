@@ -19,13 +19,14 @@ use crate::cargo::{self, cannot_run, stdout};
 
 const PROGRAM: &str = "servers";
 /// The packages with tests that talk to servers.
-const NEEDED_BY: [&str; 11] = [
+const NEEDED_BY: [&str; 12] = [
     "onlyonce-chaos",
     "onlyonce-cli",
     "onlyonce-demo",
     "onlyonce-examples",
     "onlyonce-gateway",
     "onlyonce-node",
+    "onlyonce-python",
     "onlyonce-redis",
     "onlyonce-settle",
     "onlyonce-sql",

@@ -15,6 +15,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use onlyonce_testkit::servers::{Postgres, PostgresOptions, Server as _};
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 
 use package::{here, python, run};
@@ -47,6 +48,13 @@ fn functions_run_once_per_key() {
 #[test]
 fn steps_run_once_in_their_operation_and_values_are_stored_with_their_effects() {
     pytest("test_steps.py");
+}
+
+#[test]
+fn answers_are_stored_in_transactions_of_psycopg_sqlalchemy_and_django() {
+    let postgres = Postgres::start(PostgresOptions::default()).unwrap();
+    let mut tests = pytest_of(python(), "test_transactions.py");
+    run(tests.env("DATABASE_URL", postgres.url()));
 }
 
 #[test]
