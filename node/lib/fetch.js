@@ -16,7 +16,8 @@ function fetchHandler(site, handler, { principal } = {}) {
       const headers = [...request.headers].flat()
       if (!request.headers.has('host')) headers.push('host', url.host)
       const target = url.pathname + url.search
-      exchange = site.exchange(request.method, target, headers, who, stepper.signal, stepper.number)
+      // `Headers` joins lines of one name: two keys look like one.
+      exchange = site.exchange(request.method, target, headers, who, stepper.signal, stepper.number, true)
     } catch (error) {
       stepper.close()
       if (classed(error) instanceof TypeError) return new Response('Bad Request', { status: 400 })

@@ -7,7 +7,9 @@ use http::request::Parts;
 use http::{HeaderName, HeaderValue, Method, Request, Uri};
 use napi::bindgen_prelude::*;
 use napi_derive::napi;
-use onlyonce_bridge::{CloseError, Host, JobSettings, OpenFailure, Settings, SiteSettings};
+use onlyonce_bridge::{
+    CloseError, HeaderLines, Host, JobSettings, OpenFailure, Settings, SiteSettings,
+};
 use onlyonce_core::OnLapse;
 
 use crate::errors::{told, whole};
@@ -160,7 +162,7 @@ impl Site {
     }
 
     /// Starts a request; nothing if the layer has nothing to do with it. `headers` are names and
-    /// values by turns.
+    /// values by turns; if they are `joined`, lines of one name are one value, with commas between them.
     #[napi]
     pub fn exchange(
         &self,
@@ -170,13 +172,15 @@ impl Site {
         principal: Option<String>,
         signal: &Signal,
         number: u32,
+        joined: bool,
     ) -> Result<Option<Exchange>> {
         let parts = head(&method, &target, &headers).map_err(|error| told("request", error))?;
-        if !self.0.covers(&parts) {
-            return Ok(None);
-        }
-        let exchange = self.0.exchange(parts, principal.as_deref());
-        Ok(Some(Exchange::new(exchange, signal.waker(number))))
+        let lines = match joined {
+            true => HeaderLines::Joined,
+            false => HeaderLines::AsSent,
+        };
+        let exchange = self.0.exchange(parts, lines, principal.as_deref());
+        Ok(exchange.map(|exchange| Exchange::new(exchange, signal.waker(number))))
     }
 }
 

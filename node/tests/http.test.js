@@ -246,3 +246,19 @@ test('a function from Request to Response answers each key once', async () => {
   assert.equal((await call('/other')).status, 422)
   await engine.close()
 })
+
+test('two keys are refused though Headers joins them, and a quoted comma is of one key', async () => {
+  const engine = await Engine.open('memory:')
+  let runs = 0
+  const handler = engine.fetch(async () => Response.json({ run: ++runs }), { profile: 'ietf' })
+  const asked = async (...keys) => {
+    const headers = new Headers(keys.map((key) => ['idempotency-key', key]))
+    return (await handler(new Request('http://shop/charges', { method: 'POST', headers, body: 'abc' }))).status
+  }
+
+  assert.equal(await asked('a', 'b'), 400)
+  assert.equal(await asked('"a"', '"a"'), 400)
+  assert.equal(await asked('"a,b"'), 200)
+  assert.equal(runs, 1)
+  await engine.close()
+})

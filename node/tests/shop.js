@@ -79,6 +79,8 @@ const frameworks = {
       const made = order(context.req.header('content-type'), body)
       const response = new Response(made.body, { status: 201 })
       for (const [name, value] of Object.entries(made.headers)) {
+        // The adapter's Response has a content type already.
+        response.headers.delete(name)
         for (const one of [].concat(value)) response.headers.append(name, one)
       }
       return response

@@ -57,6 +57,7 @@ class Site:
         headers: Headers,
         principal: Optional[str],
         wake: Optional[Wake],
+        joined: bool = False,
     ) -> Optional[Exchange]: ...
 
 class Exchange:

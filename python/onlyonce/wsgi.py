@@ -49,7 +49,9 @@ class WSGIMiddleware:
         principal = self._principal(environ) if self._principal else None
         method = environ["REQUEST_METHOD"]
         try:
-            exchange = site.exchange(method, _target(environ), _headers(environ), principal, None)
+            target, headers = _target(environ), _headers(environ)
+            # Two keys look like one here: the server has joined them with a comma.
+            exchange = site.exchange(method, target, headers, principal, None, joined=True)
         except ValueError:
             start_response("400 Bad Request", [("content-type", "text/plain")])
             return [b"Bad Request"]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Method, Request, Uri};
-use onlyonce_bridge::{Host, JobSettings, Settings, SiteSettings};
+use onlyonce_bridge::{HeaderLines, Host, JobSettings, Settings, SiteSettings};
 use onlyonce_core::OnLapse;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -119,7 +119,8 @@ impl Site {
     }
 
     /// Starts a request; `None` if the layer has nothing to do with it. What is no valid request
-    /// is a `ValueError`.
+    /// is a `ValueError`. With `joined` the lines of one header are one value, with commas between them.
+    #[pyo3(signature = (method, target, headers, principal, wake, joined=false))]
     fn exchange(
         &self,
         method: &str,
@@ -127,15 +128,17 @@ impl Site {
         headers: HeaderList,
         principal: Option<&str>,
         wake: Option<(PyRef<'_, Signal>, u64)>,
+        joined: bool,
     ) -> PyResult<Option<Exchange>> {
         let parts = head(method, &target, &headers)
             .map_err(|error| PyValueError::new_err(error.to_string()))?;
-        if !self.0.covers(&parts) {
-            return Ok(None);
-        }
+        let lines = match joined {
+            true => HeaderLines::Joined,
+            false => HeaderLines::AsSent,
+        };
         let waker = wake.map(|(signal, number)| signal.waker(number));
-        let exchange = self.0.exchange(parts, principal);
-        Ok(Some(Exchange::new(exchange, waker)))
+        let exchange = self.0.exchange(parts, lines, principal);
+        Ok(exchange.map(|exchange| Exchange::new(exchange, waker)))
     }
 }
 

@@ -59,6 +59,17 @@ def test_a_retry_gets_the_first_answer(engine):
     assert other.status_code == 422
 
 
+def test_two_keys_are_refused_though_the_server_has_joined_them(engine):
+    app = service(engine, profile="ietf")
+
+    def asked(key):
+        return app.test_client().post("/charges", headers={"Idempotency-Key": key}).status_code
+
+    assert [asked(key) for key in ("a,b", "a, b", '"a", "b"', "a,")] == [400] * 4
+    assert asked('"a,b"') == 200
+    assert app.runs == 1
+
+
 def test_64_duplicates_share_one_run(engine):
     app = service(engine)
     answers = []

@@ -11,6 +11,7 @@ mod deadline;
 mod exchange;
 mod execution;
 mod host;
+mod joined;
 mod log;
 mod pending;
 mod pipe;
@@ -26,6 +27,7 @@ pub use self::client::{
 pub use self::exchange::{Exchange, Handover, Lost, Reply, Step};
 pub use self::execution::HostExecution;
 pub use self::host::{Host, OpenFailure, Settings};
+pub use self::joined::HeaderLines;
 pub use self::log::{LogLine, LogQueue, Severity, log_to};
 pub use self::pending::Pending;
 pub use self::pipe::{Pipe, PipeBody, Writer};

@@ -11,6 +11,7 @@ use tower_layer::Layer as _;
 use tower_service::Service as _;
 
 use crate::exchange::{Exchange, Inner, Lost};
+use crate::joined::{HeaderLines, take_apart};
 use crate::pipe::Pipe;
 
 /// How requests are protected.
@@ -58,6 +59,7 @@ type Classify = fn(&Lost) -> Release;
 #[derive(Clone)]
 pub struct Site {
     service: onlyonce_tower::Idempotent<Inner, Classify>,
+    key_header: HeaderName,
     opt_out_header: HeaderName,
     runtime: Handle,
 }
@@ -69,6 +71,7 @@ impl Site {
         runtime: Handle,
     ) -> Result<Self, SiteError> {
         let policy = settings.policy()?;
+        let key_header = policy.http.key_header.clone();
         let opt_out_header = policy.http.opt_out_header.clone();
         // The rest of a refused body is left to the host's server, which owns the connection.
         let mut layer = IdempotencyLayer::new(engine)
@@ -80,15 +83,28 @@ impl Site {
         let layer = layer.classify_errors(classify as Classify);
         Ok(Self {
             service: layer.layer(Inner),
+            key_header,
             opt_out_header,
             runtime,
         })
     }
 
-    /// Whether the layer has anything to do with this request. If not, the host serves it by itself,
-    /// and takes the [opt-out header](Self::opt_out_header) off its response.
-    pub fn covers(&self, head: &Parts) -> bool {
-        self.service.covers(head)
+    /// Starts a request, of which the host has read the head. `principal` is the caller, where the host
+    /// has verified who that is. Nothing if the layer has nothing to do with it: then the host serves it by
+    /// itself, and takes the [opt-out header](Self::opt_out_header) off its response.
+    pub fn exchange(
+        &self,
+        mut head: Parts,
+        lines: HeaderLines,
+        principal: Option<&str>,
+    ) -> Option<Exchange> {
+        match lines {
+            HeaderLines::AsSent => {}
+            HeaderLines::Joined => take_apart(&mut head.headers, &self.key_header),
+        }
+        self.service
+            .covers(&head)
+            .then(|| self.start(head, principal))
     }
 
     /// The header by which a handler says that its answer is not to be stored.
@@ -96,9 +112,7 @@ impl Site {
         &self.opt_out_header
     }
 
-    /// Starts a covered request, of which the host has read the head. `principal` is the caller, where
-    /// the host has verified who that is.
-    pub fn exchange(&self, head: Parts, principal: Option<&str>) -> Exchange {
+    fn start(&self, head: Parts, principal: Option<&str>) -> Exchange {
         let (upload, body) = Pipe::ends();
         let mut request = Request::from_parts(head, body);
         if let Some(principal) = principal {

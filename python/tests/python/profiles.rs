@@ -1,4 +1,4 @@
-//! `onlyonce verify` holds a FastAPI service with the middleware to every profile.
+//! `onlyonce verify` holds a FastAPI and a Flask service with the middleware to every profile.
 
 use std::process::Command;
 
@@ -7,11 +7,13 @@ use onlyonce_core::Profile;
 use crate::judge::{Service, assert_conforms};
 use crate::package::{here, python};
 
-async fn fastapi_keeps(profile: Profile) {
-    let mut shop = Command::new(python());
-    shop.arg(here().join("tests/shop.py"))
-        .args(["--profile", profile.name()]);
-    let mut service = Service::start(&mut shop);
+async fn keeps(shop: &str, profile: Profile, more: &[&str]) {
+    let mut command = Command::new(python());
+    command
+        .arg(here().join("tests").join(shop))
+        .args(["--profile", profile.name()])
+        .args(more);
+    let mut service = Service::start(&mut command);
 
     assert_conforms(&service, profile).await;
 
@@ -21,6 +23,20 @@ async fn fastapi_keeps(profile: Profile) {
 #[tokio::test]
 async fn fastapi_keeps_the_promises_of_every_profile() {
     for profile in Profile::ALL {
-        fastapi_keeps(profile).await;
+        keeps("shop.py", profile, &[]).await;
     }
+}
+
+/// Waitress joins repeated headers with a comma and a space, which most profiles allow in a key.
+#[tokio::test]
+async fn flask_keeps_the_promises_of_every_profile() {
+    for profile in Profile::ALL {
+        keeps("shop_wsgi.py", profile, &[]).await;
+    }
+}
+
+/// Werkzeug joins them with a comma alone, which nearly every profile allows.
+#[tokio::test]
+async fn flask_keeps_the_promises_of_the_usual_profile_on_another_server() {
+    keeps("shop_wsgi.py", Profile::Standard, &["--server=werkzeug"]).await;
 }
