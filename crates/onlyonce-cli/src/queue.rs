@@ -134,6 +134,7 @@ impl CommandError {
                 | QueueError::Database(_)
                 | QueueError::Version(_)
                 | QueueError::Damaged { .. }
+                | QueueError::KeyNotSendable(_)
                 | _ => FAILED,
             },
             Self::Operation(_) | Self::Wrong(_) | Self::Io { .. } => FAILED,

@@ -4,9 +4,11 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use http::HeaderValue;
 use onlyonce_core::key::Charset;
 use onlyonce_core::{Clock, Entropy, Key, KeyError, KeyRule, OsEntropy, SystemClock};
 use sha2::{Digest, Sha256};
+use thiserror::Error;
 use uuid::Builder;
 
 #[cfg(test)]
@@ -99,6 +101,26 @@ pub fn job_key(job: &str) -> Result<Key, KeyError> {
 enum Underscore {
     Plain,
     Escaped,
+}
+
+/// A key that would not arrive as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error(
+    "the key would be taken for another one: leave out white space at its ends, a quote at its start, and line breaks"
+)]
+pub struct KeyNotSendable;
+
+/// The header that a key is sent in. On the way a key loses white space at its ends and quotes around it: one that
+/// would be read as another key is refused, for its operation would get the other one's answer.
+pub fn key_header(key: &Key) -> Result<HeaderValue, KeyNotSendable> {
+    let mut value = HeaderValue::from_str(key.expose()).map_err(|_| KeyNotSendable)?;
+    match Key::parse(value.as_bytes(), &KeyRule::any()) {
+        Ok(read) if read == *key => {
+            value.set_sensitive(true);
+            Ok(value)
+        }
+        Ok(_) | Err(_) => Err(KeyNotSendable),
+    }
 }
 
 /// Letters, digits and `-` stand for themselves; every other byte is `.` and two hex digits. An

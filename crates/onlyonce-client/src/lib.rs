@@ -20,7 +20,7 @@ pub use counters::Counts;
 pub use evidence::Evidence;
 #[cfg(feature = "https")]
 pub use https::Https;
-pub use keys::{Keys, job_key, workflow_key};
+pub use keys::{KeyNotSendable, Keys, job_key, key_header, workflow_key};
 pub use onlyonce_core::Key;
 pub use operation::{BODY_BYTES_MAX, Operation, OperationError};
 pub use queue::{

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderName, HeaderValue, Request, Uri};
+use http::{HeaderMap, HeaderName, Request, Uri};
 use onlyonce_core::{Clock, Entropy, Key, OsEntropy, SystemClock};
 use tokio::time::{sleep, timeout};
 use tower::retry::budget::{Budget as _, TpsBudget};
@@ -13,6 +13,7 @@ use crate::ask::StatusPath;
 use crate::cause::{Cause, Failure};
 use crate::counters::{Counters, Counts, add};
 use crate::evidence::Evidence;
+use crate::keys::key_header;
 use crate::operation::{Operation, OperationError};
 use crate::redirect::{REDIRECTS_MAX, same_request_elsewhere};
 use crate::reply::Reply;
@@ -314,8 +315,8 @@ impl Sender {
         headers.clone_from(operation.headers());
         (self.sign)(headers);
         // Last, so that nothing else can be the key.
-        let mut value = HeaderValue::from_str(key.expose()).map_err(|_| unsendable("the key"))?;
-        value.set_sensitive(true);
+        let value =
+            key_header(key).map_err(|error| Failure::new(Cause::Rejected, error.to_string()))?;
         headers.insert(IDEMPOTENCY_KEY, value);
         Ok(request)
     }

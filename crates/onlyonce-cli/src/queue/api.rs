@@ -159,7 +159,9 @@ impl IntoResponse for Refused {
             CommandError::Queue(error) => match error {
                 QueueError::NotThere => StatusCode::NOT_FOUND,
                 QueueError::KeyInUse | QueueError::InGroup => StatusCode::CONFLICT,
-                QueueError::EmptyGroup => StatusCode::UNPROCESSABLE_ENTITY,
+                QueueError::KeyNotSendable(_) | QueueError::EmptyGroup => {
+                    StatusCode::UNPROCESSABLE_ENTITY
+                }
                 QueueError::Full { .. } => StatusCode::INSUFFICIENT_STORAGE,
                 QueueError::Folder { .. }
                 | QueueError::InUse { .. }

@@ -128,3 +128,17 @@ proptest! {
         prop_assert_ne!(key(&one), job_key(&other.0).unwrap());
     }
 }
+
+#[test]
+fn a_key_that_services_would_read_as_another_one_is_not_sent() {
+    let any = |text: &str| Key::new(text, &KeyRule::any()).unwrap();
+
+    for key in [" a", "a ", "\"a\"", "\"a"] {
+        assert_eq!(key_header(&any(key)), Err(KeyNotSendable), "{key:?}");
+    }
+    for key in ["a", "a b", "a,b", "a\"b\"", "größe-✓", "\u{a0}a"] {
+        let header = key_header(&any(key)).unwrap();
+        assert_eq!(Key::parse(header.as_bytes(), &KeyRule::any()), Ok(any(key)));
+        assert!(header.is_sensitive());
+    }
+}

@@ -9,6 +9,7 @@ use super::group::{self, Group, GroupId};
 use super::intake::{Given, Wanted};
 use super::rows::{self, New, Place};
 use super::{Enqueued, OperationId, Queue, QueueOptions};
+use crate::keys::key_header;
 use crate::operation::Operation;
 
 impl Queue {
@@ -206,6 +207,7 @@ async fn known_by_key(
 ) -> Result<Option<OperationId>, QueueError> {
     // Kept as it will be read back.
     Key::new(key.expose(), &KeyRule::any()).map_err(|_| QueueError::KeyInUse)?;
+    key_header(key)?;
     let Some((id, _, content)) = rows::by_key(transaction, key).await? else {
         return Ok(None);
     };

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
+use crate::keys::KeyNotSendable;
+
 /// Why the queue could not do what it was asked.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -71,6 +73,9 @@ pub enum QueueError {
     /// The key is another operation's.
     #[error("this key belongs to another operation of this queue: use a new one")]
     KeyInUse,
+    /// Services would read the key as another one.
+    #[error(transparent)]
+    KeyNotSendable(#[from] KeyNotSendable),
     /// There is no such operation, or it is done.
     #[error("there is no such operation that is not done")]
     NotThere,
@@ -88,7 +93,7 @@ impl QueueError {
     /// Whether it is about what was asked for, and not about the queue.
     pub(super) fn is_about_the_wish(&self) -> bool {
         match self {
-            Self::Full { .. } | Self::KeyInUse | Self::EmptyGroup => true,
+            Self::Full { .. } | Self::KeyInUse | Self::KeyNotSendable(_) | Self::EmptyGroup => true,
             Self::Folder { .. }
             | Self::InUse { .. }
             | Self::Sending { .. }
