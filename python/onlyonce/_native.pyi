@@ -27,7 +27,7 @@ class SendFailed(OnlyonceError):
     attempts: int
     retryable: bool
     retry_after: Optional[float]
-    answer: Optional[tuple[int, list[tuple[str, str]], bytes, bool, int]]
+    answer: Optional[tuple[int, list[tuple[str, str]], bytes, bool, int, bool]]
 
 class QueueFailed(OnlyonceError): ...
 

@@ -35,15 +35,22 @@ class Answer(NamedTuple):
     replayed: bool
     """Whether the service had kept it from an earlier attempt."""
     attempts: int
+    whole: bool
+    """Whether the body is all of the answer: of one with more than 8 MiB it is the start."""
 
     @property
     def text(self) -> str:
-        """The body as UTF-8."""
-        return self.body.decode()
+        """The body as UTF-8; a `ValueError` if it is not whole."""
+        return self._all().decode()
 
     def json(self) -> Any:
-        """The body, read as JSON."""
-        return _json.loads(self.body)
+        """The body, read as JSON; a `ValueError` if it is not whole."""
+        return _json.loads(self._all())
+
+    def _all(self) -> bytes:
+        if not self.whole:
+            raise ValueError("the answer is larger than 8 MiB: body has its start, and the service has done its work")
+        return self.body
 
 
 class Request(NamedTuple):

@@ -64,7 +64,7 @@ impl Client {
         Ok(())
     }
 
-    /// Gives `(status, headers, body, replayed, attempts)`.
+    /// Gives `(status, headers, body, replayed, attempts, whole)`.
     #[pyo3(signature = (given, key, wake=None))]
     fn send(&self, given: Given, key: &str, wake: Wake<'_>) -> PyResult<Pending> {
         let key = onlyonce_bridge::key(key).map_err(|error| errors::wanted(&error))?;
@@ -125,6 +125,7 @@ fn answer<'py>(
         .map(|(name, value)| (name.as_str(), text(value.as_bytes())))
         .collect();
     let body = PyBytes::new(py, &reply.body);
-    let told = (reply.status.as_u16(), headers, body, is_replayed, attempts);
+    let status = reply.status.as_u16();
+    let told = (status, headers, body, is_replayed, attempts, reply.is_whole);
     Ok(told.into_pyobject(py)?.into_any())
 }

@@ -169,7 +169,9 @@ fn refused(py: Python<'_>, refusal: &Refusal) -> PyResult<PyErr> {
 
 pub(crate) fn wanted(error: &WantedError) -> PyErr {
     match error {
-        WantedError::Key(_) => KeyInvalid::new_err(error.to_string()),
+        WantedError::Key(_) | WantedError::KeyNotSendable(_) => {
+            KeyInvalid::new_err(error.to_string())
+        }
         WantedError::Method(_)
         | WantedError::HeaderName(_)
         | WantedError::HeaderValue(_)

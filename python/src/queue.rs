@@ -101,7 +101,7 @@ impl Queue {
     ) -> PyResult<Pending> {
         let mut group = Group::new();
         if let Some(name) = name {
-            let name = onlyonce_bridge::key(name).map_err(|error| errors::wanted(&error))?;
+            let name = onlyonce_bridge::name(name).map_err(|error| errors::wanted(&error))?;
             group = group.named(&name);
         }
         for (step, undo) in steps {

@@ -51,7 +51,7 @@ class Answering(BaseHTTPRequestHandler):
             self.close_connection = True
             return
         status, headers, said = answer
-        said = json.dumps(said).encode()
+        said = said if isinstance(said, bytes) else json.dumps(said).encode()
         self.send_response(status)
         for name, value in {"content-type": "application/json", "content-length": str(len(said)), **headers}.items():
             self.send_header(name, value)

@@ -11,8 +11,8 @@ use http::header::{HeaderName, InvalidHeaderName, InvalidHeaderValue};
 use http::method::InvalidMethod;
 use http::{HeaderMap, HeaderValue, Method};
 use onlyonce_client::{
-    Counts, Evidence, Failure, Https, Key, Operation, OperationError, Queue, QueueError,
-    QueueOptions, Retry, Sender, Sent,
+    Counts, Evidence, Failure, Https, Key, KeyNotSendable, Operation, OperationError, Queue,
+    QueueError, QueueOptions, Retry, Sender, Sent, key_header,
 };
 use onlyonce_core::{KeyError, KeyRule};
 use thiserror::Error;
@@ -81,6 +81,9 @@ pub enum WantedError {
     /// Not a key.
     #[error("the key is not valid: {0}")]
     Key(#[from] KeyError),
+    /// A key that services would read as another one.
+    #[error(transparent)]
+    KeyNotSendable(#[from] KeyNotSendable),
 }
 
 /// Whether an operation's headers may prove who is calling.
@@ -116,9 +119,16 @@ impl Wanted {
     }
 }
 
+/// A name that a host gives to what is not sent by that name.
+pub fn name(text: &str) -> Result<Key, WantedError> {
+    Ok(Key::new(text, &KeyRule::any())?)
+}
+
 /// A key that a host names.
 pub fn key(text: &str) -> Result<Key, WantedError> {
-    Ok(Key::new(text, &KeyRule::any())?)
+    let key = name(text)?;
+    key_header(&key)?;
+    Ok(key)
 }
 
 /// Headers, checked.

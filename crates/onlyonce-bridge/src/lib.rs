@@ -22,7 +22,7 @@ mod value;
 
 pub use self::client::{
     Client, ClientFailure, ClientSettings, Credentials, Outbox, OutboxFailure, Wanted, WantedError,
-    headers, key,
+    headers, key, name,
 };
 pub use self::exchange::{Exchange, Handover, Lost, Reply, Step};
 pub use self::execution::HostExecution;

@@ -63,6 +63,11 @@ fn the_client_and_its_queue_send_each_request_once() {
 }
 
 #[test]
+fn the_client_and_its_queue_survive_hostile_keys_bodies_networks_and_processes() {
+    pytest("test_client_hostile.py");
+}
+
+#[test]
 fn the_client_trusts_whom_the_machine_trusts() {
     let folder = tempfile::tempdir().unwrap();
     let CertifiedKey { cert, signing_key } =
