@@ -106,7 +106,12 @@ fn whole(error: &dyn Error) -> String {
 }
 
 pub(crate) fn opening(failure: &OpenFailure) -> PyErr {
-    OpenError::new_err(whole(failure))
+    match failure {
+        OpenFailure::OpenInParent(error) => Forked::new_err(error.to_string()),
+        OpenFailure::Threads(_) | OpenFailure::Store(_) | OpenFailure::Engine(_) => {
+            OpenError::new_err(whole(failure))
+        }
+    }
 }
 
 pub(crate) fn setting(error: &dyn Error) -> PyErr {
@@ -187,6 +192,7 @@ pub(crate) fn client(failure: &ClientFailure) -> PyErr {
 pub(crate) fn outbox(failure: OutboxFailure) -> PyErr {
     match failure {
         OutboxFailure::Client(error) => unusable(error),
+        OutboxFailure::OpenInParent(error) => Forked::new_err(error.to_string()),
         OutboxFailure::Queue(error) => queue(&error),
     }
 }

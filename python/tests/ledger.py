@@ -1,4 +1,4 @@
-"""A ledger in the database that also holds the records, written by each of three drivers in a transaction of its own."""
+"""A ledger in the database that also holds the records, written by each of three drivers in its own transactions."""
 
 import os
 

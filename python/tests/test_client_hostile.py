@@ -168,3 +168,38 @@ def test_a_process_ends_though_a_request_is_not_answered(kind):
         """
 
     assert ended(program(code, kind)) == "ends\n"
+
+
+def test_a_queue_that_a_parent_has_open_is_refused_in_its_children_and_one_that_it_closed_is_not(tmp_path):
+    code = """
+        import os, sys, onlyonce
+        def is_open():
+            files = (f"/proc/self/fd/{fd}" for fd in os.listdir("/proc/self/fd"))
+            return any("queue.db" in os.readlink(file) for file in files if os.path.lexists(file))
+        def in_child(expected):
+            child = os.fork()
+            if child == 0:
+                try:
+                    own = onlyonce.Queue(sys.argv[1])
+                    own.start()
+                    said = own.settled(own.add("POST", sys.argv[2], json=1).id).state
+                    own.close()
+                except onlyonce.Forked as error:
+                    said = "forked" if "was open in process" in str(error) else str(error)
+                os._exit(0 if said == expected else 1)
+            assert os.waitpid(child, 0)[1] == 0, expected
+        in_child("done")
+        queue = onlyonce.Queue(sys.argv[1])
+        queue.start()
+        in_child("forked")
+        print(queue.settled(queue.add("POST", sys.argv[2], json=2).id).state)
+        queue.close()
+        # SQLite closes on a thread of its own.
+        while is_open():
+            pass
+        in_child("done")
+        """
+    with Service() as service:
+        assert ended(program(code, tmp_path, service.url)) == "done\n"
+
+        assert sorted(body for _, body, _ in service.asked) == [b"1", b"1", b"2"]

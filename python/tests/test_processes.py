@@ -42,6 +42,30 @@ def test_an_engine_from_before_a_fork_is_refused_in_the_child():
     assert "own: 3" in done.stdout and "parent: 1" in done.stdout
 
 
+def test_a_database_that_was_open_before_a_fork_is_refused_in_the_child(tmp_path):
+    done = python(
+        """
+        import os, sys, onlyonce
+        engine = onlyonce.Engine.open(sys.argv[1])
+        child = os.fork()
+        if child == 0:
+            try:
+                onlyonce.Engine.open(sys.argv[1])
+            except onlyonce.Forked as error:
+                print("refused:", error, flush=True)
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        print("parent:", engine.run("k", lambda: 1).value)
+        """,
+        f"sqlite:{tmp_path}/records.db",
+    )
+
+    assert done.returncode == 0, done.stderr
+    refused, parent = done.stdout.splitlines()
+    assert refused.startswith("refused:") and "open it after the fork only" in refused
+    assert parent == "parent: 1"
+
+
 def test_what_runs_when_the_process_ends_is_stored(tmp_path):
     store = f"file:{tmp_path}/records"
     code = """

@@ -1,4 +1,4 @@
-"""The answer is stored in the transaction that has the effect, on a real PostgreSQL server: by psycopg, SQLAlchemy and Django."""
+"""The answer is stored in the transaction that has the effect, on a real PostgreSQL server, by three drivers."""
 
 import json
 import os

@@ -18,6 +18,7 @@ use onlyonce_core::{KeyError, KeyRule};
 use thiserror::Error;
 use tokio::task::JoinHandle;
 
+use crate::forks::{OpenInParent, opens_queue};
 use crate::pending::Pending;
 use crate::threads::{CloseError, Threads};
 
@@ -251,6 +252,9 @@ pub enum OutboxFailure {
     /// Its client is of another process.
     #[error(transparent)]
     Client(#[from] CloseError),
+    /// It was open before a fork.
+    #[error(transparent)]
+    OpenInParent(#[from] OpenInParent),
     /// The folder.
     #[error(transparent)]
     Queue(#[from] QueueError),
@@ -264,6 +268,7 @@ impl Outbox {
         options: QueueOptions,
     ) -> Result<Self, OutboxFailure> {
         let handle = client.shared.threads.handle()?;
+        opens_queue(folder)?;
         let sender = client.shared.sender.clone();
         let queue = handle.block_on(Queue::open_shared(folder, sender, options))?;
         queue.observe(deliver::log);

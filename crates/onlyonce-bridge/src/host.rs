@@ -8,6 +8,7 @@ use onlyonce_stores::backend;
 use thiserror::Error;
 use tokio::runtime::Handle;
 
+use crate::forks::{OpenInParent, opens_store};
 use crate::run::{Job, JobSettings};
 use crate::site::{Site, SiteError, SiteSettings};
 use crate::threads::{CloseError, Threads};
@@ -27,6 +28,9 @@ pub enum OpenFailure {
     /// No threads.
     #[error("cannot start the engine's threads")]
     Threads(#[source] std::io::Error),
+    /// It was open before a fork.
+    #[error(transparent)]
+    OpenInParent(#[from] OpenInParent),
     /// The store.
     #[error(transparent)]
     Store(#[from] onlyonce_stores::OpenError),
@@ -44,6 +48,7 @@ pub struct Host {
 impl Host {
     /// Opens the store at `url` and an engine on it. Blocks.
     pub fn open(url: &str, settings: &Settings) -> Result<Self, OpenFailure> {
+        opens_store(url)?;
         let threads = Threads::start("engine").map_err(OpenFailure::Threads)?;
         let runtime = threads.handle().expect("they were just started");
         let observed = runtime.block_on(async {

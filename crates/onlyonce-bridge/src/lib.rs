@@ -10,6 +10,7 @@ mod client;
 mod deadline;
 mod exchange;
 mod execution;
+mod forks;
 mod host;
 mod joined;
 mod log;
@@ -26,6 +27,7 @@ pub use self::client::{
 };
 pub use self::exchange::{Exchange, Handover, Lost, Reply, Step};
 pub use self::execution::HostExecution;
+pub use self::forks::OpenInParent;
 pub use self::host::{Host, OpenFailure, Settings};
 pub use self::joined::HeaderLines;
 pub use self::log::{LogLine, LogQueue, Severity, log_to};
