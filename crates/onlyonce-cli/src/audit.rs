@@ -178,10 +178,13 @@ async fn act(args: &Args) -> Result<(), AuditError> {
         } => {
             let kept = Kept::at(place);
             if let Kept::File(trail) = &kept
-                && !follow
                 && !trail.exists()
             {
-                return Err(AuditError::Missing(place.file.clone().unwrap_or_default()));
+                let missing = AuditError::Missing(place.file.clone().unwrap_or_default());
+                if !follow {
+                    return Err(missing);
+                }
+                say(format_args!("{missing}; waiting for it"));
             }
             let AuditPage { entries, unread } = kept.last(*count, actor.as_deref()).await?;
             print(&entries);

@@ -8,7 +8,7 @@ use onlyonce_core::Slot;
 use onlyonce_core::operate::{Filter, StateName};
 use onlyonce_gateway::{RecordView, RecordsPage};
 
-use crate::said::{NO, failed, give, say};
+use crate::said::{NO, failed, give, legible, say};
 use crate::source::{self, Operator, Source, SourceError};
 use crate::table::Table;
 
@@ -266,8 +266,9 @@ async fn find_halves(source: &Source, typed: &str) -> Result<Vec<Slot>, SourceEr
 }
 
 fn line_of(record: &RecordView) -> String {
-    let actor = record.actor.as_deref().unwrap_or("nobody in particular");
-    format!("\n  {}  {} by {actor}", record.slot, record.operation)
+    let actor = legible(record.actor.as_deref().unwrap_or("nobody in particular"));
+    let operation = legible(&record.operation);
+    format!("\n  {}  {operation} by {actor}", record.slot)
 }
 
 /// The slot that is, or begins with, what was typed.
@@ -367,7 +368,7 @@ fn print_record(record: &RecordView, json: bool) {
         give(format_args!("{}", serde_json::json!(record)));
         return;
     }
-    let line = |name: &str, value: &str| give(format_args!("{name:<11} {value}"));
+    let line = |name: &str, value: &str| give(format_args!("{name:<11} {}", legible(value)));
     line("slot", &record.slot);
     line("key", &format!("{}…", record.hint));
     let state = match &record.document_state {

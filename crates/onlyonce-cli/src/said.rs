@@ -1,5 +1,6 @@
 //! Words for the person at the terminal: data to stdout, everything else to stderr.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -22,6 +23,29 @@ pub(crate) fn give(data: fmt::Arguments<'_>) {
     drop(writeln!(std::io::stdout(), "{data}"));
 }
 
+/// Text that others chose, in a line for a person. What moves a cursor, sets a title, ends a line or turns
+/// the direction of reading comes as an escape: a caller's name must not change what a terminal shows.
+pub(crate) fn legible(text: &str) -> Cow<'_, str> {
+    if !text.contains(is_hidden) {
+        return text.into();
+    }
+    let mut told = String::with_capacity(text.len());
+    for it in text.chars() {
+        if is_hidden(it) {
+            told.extend(it.escape_unicode());
+        } else {
+            told.push(it);
+        }
+    }
+    told.into()
+}
+
+fn is_hidden(it: char) -> bool {
+    let turns =
+        matches!(it, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    turns || it.is_control() || matches!(it, '\u{2028}' | '\u{2029}')
+}
+
 /// Says what failed, with its causes; gives the exit code for it.
 pub(crate) fn failed(error: &dyn std::error::Error) -> ExitCode {
     let mut words = format!("onlyonce: {error}");
@@ -32,4 +56,21 @@ pub(crate) fn failed(error: &dyn std::error::Error) -> ExitCode {
     }
     say(format_args!("{words}"));
     FAILED.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::legible;
+
+    #[test]
+    fn what_a_terminal_would_obey_is_written_out_and_all_else_is_as_it_was() {
+        for text in ["", "/orders", "ada@example.org", "Zoë 名 🚲"] {
+            assert_eq!(legible(text), text);
+        }
+        let hostile = "a\u{1b}[2Jb\u{9b}31mc\nd\u{202e}e\u{7f}";
+        assert_eq!(
+            legible(hostile),
+            r"a\u{1b}[2Jb\u{9b}31mc\u{a}d\u{202e}e\u{7f}"
+        );
+    }
 }

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::io::IsTerminal as _;
 
+use crate::said::legible;
+
 /// Rows under headings.
 pub(crate) struct Table {
     rows: Vec<Vec<String>>,
@@ -31,7 +33,8 @@ impl Table {
     }
 
     pub(crate) fn row(&mut self, cells: Vec<String>) {
-        self.rows.push(cells);
+        let cells = cells.iter().map(|cell| legible(cell).into_owned());
+        self.rows.push(cells.collect());
     }
 }
 

@@ -30,6 +30,7 @@ mod doubt;
 mod events;
 mod extract;
 mod guard;
+mod headers;
 mod health;
 mod metrics;
 mod now;
@@ -41,6 +42,7 @@ mod records;
 mod resolved;
 mod serve;
 mod top;
+mod tries;
 mod upstreams;
 mod view;
 
@@ -167,6 +169,7 @@ impl Admin {
                 self.clone(),
                 guard::admitted,
             ))
+            .layer(middleware::map_response(headers::complete))
             .with_state(self)
     }
 

@@ -3,7 +3,7 @@
 use futures_util::StreamExt as _;
 use onlyonce_gateway::{EventLine, TopView};
 
-use crate::said::{give, say};
+use crate::said::{give, legible, say};
 use crate::source::{Source, SourceError};
 use crate::table::Table;
 
@@ -119,12 +119,13 @@ fn print(event: &str, json: bool) -> bool {
     match serde_json::from_str::<EventLine>(data) {
         Ok(line) => {
             let actor = line.actor.as_deref().unwrap_or("-");
-            give(format_args!(
+            let told = format!(
                 "{}  {:<15}  {}  {}  {actor}  {}",
                 line.at, line.event, line.key, line.operation, line.detail
-            ));
+            );
+            give(format_args!("{}", legible(&told)));
         }
-        Err(_) => give(format_args!("{data}")),
+        Err(_) => give(format_args!("{}", legible(data))),
     }
     true
 }

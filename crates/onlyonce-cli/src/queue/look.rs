@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::CommandError;
 use super::wanted::is_secret;
-use crate::said::give;
+use crate::said::{give, legible};
 use crate::table::Table;
 
 /// What is shown of a request, in this order.
@@ -274,6 +274,6 @@ fn date(time: Option<Timestamp>) -> Value {
 }
 
 fn plain(value: &Value) -> String {
-    let text = value.as_str().map(str::to_owned);
+    let text = value.as_str().map(|text| legible(text).into_owned());
     text.unwrap_or_else(|| value.to_string())
 }

@@ -2,9 +2,10 @@
 
 use serde_json::Value;
 use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 use crate::support::gateway::{Running, eventually, service, token};
-use crate::support::program::run;
+use crate::support::program::{onlyonce, run};
 
 const SETTINGS: &str = "store = \"memory:\"\n[audit]\npath = \"FOLDER/trail/audit.jsonl\"\n";
 
@@ -119,6 +120,30 @@ async fn a_trail_that_is_not_there_is_told() {
 
     assert_eq!(code, 2);
     assert!(said.contains("/nowhere/audit.jsonl"), "{said}");
+}
+
+#[tokio::test]
+async fn a_trail_that_is_not_there_yet_is_told_and_followed_from_its_first_entry() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("audit.jsonl");
+    let line = [
+        "audit",
+        "tail",
+        "--follow",
+        "--file",
+        file.to_str().unwrap(),
+    ];
+    let mut following = onlyonce(&line).spawn().unwrap();
+    let mut said = BufReader::new(following.stderr.take().unwrap()).lines();
+    let mut printed = BufReader::new(following.stdout.take().unwrap()).lines();
+
+    let told = said.next_line().await.unwrap().unwrap();
+    std::fs::write(&file, "{\"eventId\":\"evt_1\"}\n").unwrap();
+    let first = printed.next_line().await.unwrap().unwrap();
+
+    assert!(told.contains("there is no audit trail here"), "{told}");
+    assert!(told.ends_with("; waiting for it"), "{told}");
+    assert_eq!(first, "{\"eventId\":\"evt_1\"}");
 }
 
 #[tokio::test]

@@ -104,6 +104,32 @@ async fn a_record_is_found_by_its_key_and_by_the_start_of_its_slot() {
 }
 
 #[tokio::test]
+async fn a_name_that_a_terminal_would_obey_is_written_out() {
+    let place = TempDir::new().unwrap();
+    let url = format!("file:{}", place.path().join("records").display());
+    let store = onlyonce_stores::open(&url).await.unwrap();
+    let engine = Engine::open(Arc::clone(&store)).await.unwrap();
+    let job = engine.job("pay\u{1b}[2J\u{9b}31m\u{202e}");
+    let work = async || Ok::<_, String>(7);
+    job.run(KEY, "7 EUR", work).await.unwrap();
+    engine.shutdown(std::time::Duration::from_secs(10)).await;
+    drop((engine, store));
+
+    for action in [&["list"][..], &["show", KEY]] {
+        let line = [&["keys"], action, &["--store", &url]].concat();
+        let (code, out, err) = run(&line).await;
+
+        assert_eq!((code, err.as_str()), (0, ""), "{action:?}");
+        assert!(
+            out.contains(r"pay\u{1b}[2J\u{9b}31m\u{202e}"),
+            "{action:?}: {out:?}"
+        );
+        let obeyed = ['\u{1b}', '\u{9b}', '\u{202e}'];
+        assert!(!out.contains(obeyed), "{action:?}: {out:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_key_that_two_callers_used_is_asked_back() {
     let (gateway, admin) = gateway().await;
     for caller in ["alice", "bob"] {

@@ -6,11 +6,13 @@ use axum::Router;
 use axum::extract::{Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Redirect, Response};
-use axum::routing::{get, post};
-use http::header::{CACHE_CONTROL, HeaderName, HeaderValue};
+use axum::routing::get;
+use http::header::{CONTENT_SECURITY_POLICY, HeaderValue};
 
 use super::Admin;
+use super::extract::Path;
 use super::guard;
+use super::records::slot;
 
 mod assets;
 mod callers;
@@ -34,17 +36,6 @@ const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; i
                       connect-src 'self'; form-action 'self'; base-uri 'none'; \
                       frame-ancestors 'none'";
 
-/// What every answer of the console carries. `same-origin` and not `no-referrer`: with that one a
-/// browser hides the origin of our own forms too, and they would be refused.
-const HEADERS: [(&str, &str); 6] = [
-    ("content-security-policy", POLICY),
-    ("x-content-type-options", "nosniff"),
-    ("x-frame-options", "DENY"),
-    ("referrer-policy", "same-origin"),
-    ("cross-origin-opener-policy", "same-origin"),
-    ("cross-origin-resource-policy", "same-origin"),
-];
-
 /// The pages, and the forms on them.
 pub(super) fn router(admin: &Admin) -> Router<Admin> {
     let operators = Router::new()
@@ -52,14 +43,20 @@ pub(super) fn router(admin: &Admin) -> Router<Admin> {
         .route("/records", get(records::page))
         .route("/records/find", get(to_records).post(records::find))
         .route("/records/{slot}", get(record::page))
-        .route("/records/{slot}/forget", post(record::forget))
-        .route("/records/{slot}/extend", post(record::extend))
+        .route(
+            "/records/{slot}/forget",
+            get(to_record).post(record::forget),
+        )
+        .route(
+            "/records/{slot}/extend",
+            get(to_record).post(record::extend),
+        )
         .route("/in-doubt", get(doubt::page))
         .route("/in-doubt/preview", get(to_doubt).post(confirm::preview))
         .route("/in-doubt/settle", get(to_doubt).post(confirm::settle))
         .route("/callers", get(callers::page))
         .route("/health", get(health::page))
-        .route("/logout", post(login::logout))
+        .route("/logout", get(to_now).post(login::logout))
         .route_layer(middleware::from_fn_with_state(admin.clone(), with_session));
     Router::new()
         .route("/login", get(login::page).post(login::login))
@@ -80,9 +77,20 @@ async fn to_records() -> Redirect {
     Redirect::to("/records")
 }
 
+async fn to_record(Path(address): Path<String>) -> Redirect {
+    match slot(&address) {
+        Ok(slot) => Redirect::to(&words::record_address(&slot.to_string())),
+        Err(_) => Redirect::to("/records"),
+    }
+}
+
+async fn to_now() -> Redirect {
+    Redirect::to("/")
+}
+
 /// Lets an operator through; anybody else is asked for the token.
 async fn with_session(State(admin): State<Admin>, request: Request, next: Next) -> Response {
-    if admin.guard.is_operator(request.headers()) {
+    if admin.guard.is_operator(&request) {
         return next.run(request).await;
     }
     let asked = request.uri().path_and_query().map(|it| it.as_str());
@@ -90,14 +98,11 @@ async fn with_session(State(admin): State<Admin>, request: Request, next: Next) 
     Redirect::to(&login::address(asked.unwrap_or("/"))).into_response()
 }
 
-/// The answer under our policy, kept by nobody unless it says otherwise.
+/// The answer under the policy of our pages.
 async fn sealed(mut response: Response) -> Response {
-    let headers = response.headers_mut();
-    for (name, value) in HEADERS {
-        let name = HeaderName::from_static(name);
-        headers.insert(name, HeaderValue::from_static(value));
-    }
-    let kept = headers.entry(CACHE_CONTROL);
-    kept.or_insert(HeaderValue::from_static("no-store"));
+    let policy = HeaderValue::from_static(POLICY);
+    response
+        .headers_mut()
+        .insert(CONTENT_SECURITY_POLICY, policy);
     response
 }

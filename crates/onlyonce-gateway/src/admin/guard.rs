@@ -3,36 +3,40 @@
 //! a token the host is compared only if `admin_hosts` is given: no page has the token. Whatever a
 //! request changes, it must not come from a page of another origin, nor in a form that a page could
 //! send without asking. The console's own forms are such forms: they must prove where they come from,
-//! and are taken nowhere else.
+//! and are taken nowhere else. The token itself cannot be guessed fast: see `tries`.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, ORIGIN, TRANSFER_ENCODING};
-use http::header::{HeaderValue, WWW_AUTHENTICATE};
+use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, ORIGIN, RETRY_AFTER};
+use http::header::{HeaderValue, TRANSFER_ENCODING, WWW_AUTHENTICATE};
 use http::{HeaderMap, StatusCode};
 use onlyonce_tower::{Foreign, KnownHosts, same_origin};
-use sha2::{Digest, Sha256};
-use subtle::ConstantTimeEq;
+use sha2::{Digest as _, Sha256};
 
-use super::Admin;
 use super::console::Sessions;
 use super::problem::Problem;
+use super::tries::{Tried, Tries, WINDOW};
+use super::{Admin, Peer};
 use crate::config::HostName;
 
 const FORM: &str = "application/x-www-form-urlencoded";
 const JSON: &str = "application/json";
+
+/// Of a token, or of the name of a session: comparing digests takes the same time whatever was sent.
+pub(super) type Digest = [u8; 32];
 
 /// What is asked of a request before anything else.
 #[derive(Clone)]
 pub(super) struct Guard {
     /// None if any host will do.
     hosts: Option<KnownHosts>,
-    /// The digest of the token, so that comparing takes the same time whatever was sent.
-    token: Option<[u8; 32]>,
+    token: Option<Digest>,
+    /// Tokens that were wrong.
+    tries: Arc<Tries>,
     /// Operators that gave the token to the console.
     sessions: Arc<Sessions>,
 }
@@ -45,6 +49,7 @@ impl Guard {
         Self {
             hosts: (!is_any_host).then_some(hosts),
             token: token.map(digest),
+            tries: Arc::default(),
             sessions: Arc::new(Sessions::new(bound.port())),
         }
     }
@@ -58,23 +63,29 @@ impl Guard {
         self.token.is_some()
     }
 
-    /// Whether `sent` is the token; takes the same time whatever was sent.
-    pub(super) fn is_token(&self, sent: &str) -> bool {
-        let token = self.token.as_ref();
-        token.is_some_and(|token| bool::from(digest(sent).ct_eq(token)))
+    /// What a token is that was typed into the console's form; none is asked for: right.
+    pub(super) fn typed(&self, sent: &str, from: Option<IpAddr>) -> Tried {
+        let judge = |token| self.tries.typed(&digest(sent), token, from);
+        self.token.as_ref().map_or(Tried::Right, judge)
     }
 
-    /// Whether a request has the token, where one is asked for.
-    fn has_token(&self, headers: &HeaderMap) -> bool {
-        let sent = headers.get(AUTHORIZATION);
+    /// What the token of a request is. None was sent: wrong, which counts as no try.
+    fn presented<B>(&self, request: &http::Request<B>) -> Tried {
+        let Some(token) = &self.token else {
+            return Tried::Right;
+        };
+        let sent = request.headers().get(AUTHORIZATION);
         let sent = sent.and_then(|value| value.to_str().ok());
-        let sent = sent.and_then(|value| value.strip_prefix("Bearer "));
-        !self.asks_for_token() || sent.is_some_and(|sent| self.is_token(sent))
+        let Some(sent) = sent.and_then(|value| value.strip_prefix("Bearer ")) else {
+            return Tried::Wrong;
+        };
+        let from = request.extensions().get().map(|Peer(address)| *address);
+        self.tries.presented(&digest(sent), token, from)
     }
 
-    /// Whether a request is an operator's: by the token, or by a session that was opened with it.
-    pub(super) fn is_operator(&self, headers: &HeaderMap) -> bool {
-        self.has_token(headers) || self.sessions.is_live(headers)
+    /// Whether a request is an operator's: by a session that was opened with the token, or by the token.
+    pub(super) fn is_operator<B>(&self, request: &http::Request<B>) -> bool {
+        self.sessions.is_live(request.headers()) || self.presented(request) == Tried::Right
     }
 
     fn admit<B>(&self, request: &http::Request<B>) -> Result<(), Problem> {
@@ -140,17 +151,24 @@ pub(super) async fn with_token(
     request: Request,
     next: Next,
 ) -> Response {
-    let (guard, headers) = (&admin.guard, request.headers());
-    let is_reader = request.method().is_safe() && guard.is_operator(headers);
-    if is_reader || guard.has_token(headers) {
+    let guard = &admin.guard;
+    if request.method().is_safe() && guard.sessions.is_live(request.headers()) {
         return next.run(request).await;
     }
-    let why = "send the admin token as `Authorization: Bearer …`";
-    let mut response = Problem::new(StatusCode::UNAUTHORIZED, why).into_response();
-    response
-        .headers_mut()
-        .insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-    response
+    match guard.presented(&request) {
+        Tried::Right => next.run(request).await,
+        Tried::Wrong => {
+            let why = "send the admin token as `Authorization: Bearer …`";
+            let problem = Problem::new(StatusCode::UNAUTHORIZED, why);
+            ([(WWW_AUTHENTICATE, "Bearer")], problem).into_response()
+        }
+        Tried::TooMany => {
+            let why = "too many wrong admin tokens came from this address: wait a minute, and give \
+                       every program there the right one";
+            let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, why);
+            ([(RETRY_AFTER, WINDOW.as_secs())], problem).into_response()
+        }
+    }
 }
 
 /// Whether a body is JSON, or there is none. A page can send text and forms to anybody, but JSON
@@ -174,6 +192,6 @@ fn is_only(headers: &HeaderMap, wanted: &str) -> bool {
     kinds.peek().is_some() && kinds.all(is_wanted)
 }
 
-fn digest(token: &str) -> [u8; 32] {
-    Sha256::digest(token.trim().as_bytes()).into()
+pub(super) fn digest(secret: &str) -> Digest {
+    Sha256::digest(secret.trim().as_bytes()).into()
 }

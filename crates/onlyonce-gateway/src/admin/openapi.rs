@@ -204,6 +204,7 @@ fn add_what_all_refuse(paths: &mut Value) {
         let answers = &mut operation["responses"];
         answers["401"] = problem("The token is missing or wrong");
         answers["421"] = problem("A host that this is not known by");
+        answers["429"] = problem("Too many wrong tokens came from the same address");
         if method != "get" {
             answers["403"] = problem("From a web page of another origin");
             answers["415"] = problem("The body is not JSON");

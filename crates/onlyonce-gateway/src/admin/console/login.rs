@@ -1,13 +1,14 @@
 //! The token is given once, in a form; from then on the browser holds a session.
 
 use axum::Extension;
-use axum::extract::State;
+use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Redirect, Response};
 use form_urlencoded::Serializer;
 use http::header::{HeaderMap, HeaderValue, ORIGIN, RETRY_AFTER, SET_COOKIE, WWW_AUTHENTICATE};
 use http::{StatusCode, Uri};
 use maud::html;
 
+use super::super::tries::{Tried, WINDOW};
 use super::super::{Admin, Peer};
 use super::fields::{Asked, Sent};
 use super::layout::Page;
@@ -16,7 +17,6 @@ const PATH: &str = "/login";
 const WRONG: &str = "This is not the admin token of this gateway.";
 const TOO_MANY: &str =
     "Too many tokens were tried from this address. Wait a minute, then try again.";
-const PAUSE_SECONDS: &str = "60";
 
 /// The address of the form, which leads back to `next`.
 pub(super) fn address(next: &str) -> String {
@@ -31,11 +31,11 @@ pub(super) fn address(next: &str) -> String {
 
 pub(super) async fn page(
     State(admin): State<Admin>,
-    headers: HeaderMap,
     Asked(fields): Asked,
+    request: Request,
 ) -> Response {
     let next = local(fields.text("next"));
-    if admin.guard.is_operator(&headers) {
+    if admin.guard.is_operator(&request) {
         return Redirect::to(&next).into_response();
     }
     form(&admin, StatusCode::OK, &next, None).into_response()
@@ -48,23 +48,25 @@ pub(super) async fn login(
     Sent(fields): Sent,
 ) -> Response {
     let next = local(fields.text("next"));
-    let sessions = admin.guard.sessions();
     if !admin.guard.asks_for_token() {
         return Redirect::to(&next).into_response();
     }
-    if !sessions.may_try(peer.map(|Extension(Peer(address))| address)) {
-        let page = form(&admin, StatusCode::TOO_MANY_REQUESTS, &next, Some(TOO_MANY));
-        return ([(RETRY_AFTER, PAUSE_SECONDS)], page).into_response();
+    let sent = fields.text("token").unwrap_or_default();
+    let from = peer.map(|Extension(Peer(address))| address);
+    match admin.guard.typed(sent, from) {
+        Tried::Right => {
+            let cookie = admin.guard.sessions().open(is_secure(&headers));
+            with_cookie(&cookie, Redirect::to(&next))
+        }
+        Tried::Wrong => {
+            let page = form(&admin, StatusCode::UNAUTHORIZED, &next, Some(WRONG));
+            ([(WWW_AUTHENTICATE, "Bearer")], page).into_response()
+        }
+        Tried::TooMany => {
+            let page = form(&admin, StatusCode::TOO_MANY_REQUESTS, &next, Some(TOO_MANY));
+            ([(RETRY_AFTER, WINDOW.as_secs())], page).into_response()
+        }
     }
-    if !admin
-        .guard
-        .is_token(fields.text("token").unwrap_or_default())
-    {
-        let page = form(&admin, StatusCode::UNAUTHORIZED, &next, Some(WRONG));
-        return ([(WWW_AUTHENTICATE, "Bearer")], page).into_response();
-    }
-    let cookie = sessions.open(is_secure(&headers));
-    with_cookie(&cookie, Redirect::to(&next))
 }
 
 pub(super) async fn logout(State(admin): State<Admin>, headers: HeaderMap) -> Response {

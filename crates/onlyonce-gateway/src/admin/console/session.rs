@@ -2,16 +2,14 @@
 //! the token; it is kept in memory only, as a digest, and ends by itself.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::num::NonZeroU32;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 use http::HeaderMap;
 use http::header::COOKIE;
 use onlyonce_core::{Clock as _, Entropy as _, OsEntropy, SystemClock};
-use sha2::{Digest as _, Sha256};
+
+use super::super::guard::{Digest, digest};
 
 /// Sessions at a time; the one that was used longest ago ends for the next.
 const SESSIONS_MAX: usize = 64;
@@ -20,12 +18,6 @@ const IDLE_MAX: Duration = Duration::from_secs(30 * 60);
 /// A session ends after this time, however it is used.
 const WHOLE_MAX: Duration = Duration::from_secs(12 * 3600);
 const NAME_BYTES: usize = 32;
-/// Tokens that may be tried from one address in a minute.
-const TRIES_A_MINUTE: NonZeroU32 = NonZeroU32::new(10).expect("10 is not zero");
-/// Addresses whose tries are counted apart; more share one count.
-const ADDRESSES_MAX: usize = 10_000;
-
-type Digest = [u8; 32];
 
 /// The sessions of one admin address.
 pub(in crate::admin) struct Sessions {
@@ -34,7 +26,6 @@ pub(in crate::admin) struct Sessions {
     clock: SystemClock,
     entropy: OsEntropy,
     live: Mutex<BTreeMap<Digest, Session>>,
-    tries: DefaultKeyedRateLimiter<IpAddr>,
 }
 
 #[derive(Clone, Copy)]
@@ -56,20 +47,7 @@ impl Sessions {
             clock: SystemClock::new(),
             entropy: OsEntropy::new(),
             live: Mutex::default(),
-            tries: RateLimiter::keyed(Quota::per_minute(TRIES_A_MINUTE)),
         }
-    }
-
-    /// Counts a try from this address; false if there were too many.
-    pub(super) fn may_try(&self, address: Option<IpAddr>) -> bool {
-        let mut address = address.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), network);
-        if self.tries.len() >= ADDRESSES_MAX {
-            self.tries.retain_recent();
-            if self.tries.len() >= ADDRESSES_MAX {
-                address = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
-            }
-        }
-        self.tries.check_key(&address).is_ok()
     }
 
     /// Opens a session; returns what the browser shall keep.
@@ -138,21 +116,6 @@ impl Sessions {
     fn live(&self) -> MutexGuard<'_, BTreeMap<Digest, Session>> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Whoever has an address of IPv6 has all of its network.
-fn network(address: IpAddr) -> IpAddr {
-    match address {
-        IpAddr::V4(_) => address,
-        IpAddr::V6(address) => {
-            let network = u128::from(address) >> 64 << 64;
-            IpAddr::V6(Ipv6Addr::from(network))
-        }
-    }
-}
-
-fn digest(name: &str) -> Digest {
-    Sha256::digest(name.as_bytes()).into()
 }
 
 #[cfg(test)]

@@ -144,6 +144,45 @@ async fn a_wrong_token_is_told_and_too_many_are_refused_even_if_the_last_is_righ
 }
 
 #[tokio::test]
+async fn the_token_is_guessed_over_the_api_and_by_pages_no_faster_than_in_the_form() {
+    let (gateway, _folder) = guarded().await;
+    let cookie = kept(&log_in(&gateway, TOKEN).await);
+    let with_token = async |path: &str, token: &str| {
+        let request = still().get(url(&gateway, path));
+        read(request.header("authorization", format!("Bearer {token}"))).await
+    };
+    for _ in 0..30 {
+        let outdated = with_token("/metrics", "the-token-of-last-week").await;
+        assert_eq!(outdated.status, 401, "the same again is no other guess");
+    }
+    assert_eq!(with_token("/api/v1/now", TOKEN).await.status, 200);
+
+    let mut looked_at = 0;
+    for number in 0..30 {
+        let guess = format!("a-guess-with-number-{number}");
+        let path = ["/api/v1/now", "/health", "/login", "/metrics"][number % 4];
+        let guessed = with_token(path, &guess).await;
+        assert!(matches!(guessed.status, 200 | 303 | 401 | 429), "{path}");
+        looked_at += usize::from(guessed.status == 401);
+    }
+
+    assert!(looked_at < 10, "{looked_at}");
+    let right = with_token("/api/v1/now", TOKEN).await;
+    assert_eq!((right.status, right.header("retry-after")), (429, "60"));
+    right.has("too many wrong admin tokens");
+    let page = with_token("/health", TOKEN).await;
+    assert_eq!(
+        (page.status, page.header("location")),
+        (303, "/login?next=%2Fhealth")
+    );
+    assert_eq!(with_token("/login", TOKEN).await.status, 200, "the form");
+    assert_eq!(log_in(&gateway, TOKEN).await.status, 429);
+    let now = with_cookie(still().get(url(&gateway, "/api/v1/now")), &cookie).await;
+    assert_eq!(now.status, 200, "who is in stays in");
+    assert_eq!(open(&gateway, "/readyz").await.status, 200);
+}
+
+#[tokio::test]
 async fn a_form_of_another_page_is_refused_and_changes_nothing() {
     let gateway = in_doubt(1, "").await;
     let slot = slots(&gateway).await.remove(0);
@@ -226,4 +265,76 @@ async fn without_a_token_nobody_is_asked_for_one() {
 
     assert_eq!((login.status, login.header("location")), (303, "/health"));
     assert_eq!((sent.status, sent.header("set-cookie")), (303, ""));
+}
+
+#[tokio::test]
+async fn an_address_that_only_takes_a_form_leads_to_its_page() {
+    let gateway = in_doubt(1, "").await;
+    let slot = slots(&gateway).await.remove(0);
+    let record = format!("/records/{slot}");
+
+    for (path, page) in [
+        (format!("{record}/extend"), record.as_str()),
+        (format!("{record}/forget"), &record),
+        ("/records/%22%3E/forget".to_owned(), "/records"),
+        ("/records/find".to_owned(), "/records"),
+        ("/in-doubt/preview".to_owned(), "/in-doubt"),
+        ("/in-doubt/settle".to_owned(), "/in-doubt"),
+        ("/logout".to_owned(), "/"),
+    ] {
+        let got = open(&gateway, &path).await;
+        assert_eq!((got.status, got.header("location")), (303, page), "{path}");
+    }
+    assert_eq!(slots(&gateway).await, [slot]);
+}
+
+#[tokio::test]
+async fn every_answer_even_a_refusal_is_framed_sniffed_embedded_and_kept_by_nobody() {
+    let (gateway, _folder) = guarded().await;
+    let by_token = |path: &str| {
+        let request = still().get(url(&gateway, path));
+        request.header("authorization", format!("Bearer {TOKEN}"))
+    };
+    let asked = [
+        (by_token("/api/v1/records"), 200),
+        (by_token("/api/v1/now"), 200),
+        (by_token("/api/v1/audit"), 404),
+        (by_token("/metrics"), 200),
+        (by_token("/records"), 200),
+        (by_token("/nothing"), 404),
+        (still().get(url(&gateway, "/api/v1/records")), 401),
+        (still().get(url(&gateway, "/api/v1/openapi.json")), 200),
+        (still().get(url(&gateway, "/healthz")), 200),
+        (still().get(url(&gateway, "/readyz")), 200),
+        (still().post(url(&gateway, "/logout")), 415),
+        (still().post(url(&gateway, "/api/v1/sweep")).body("x"), 415),
+        (
+            still()
+                .post(url(&gateway, "/api/v1/sweep"))
+                .header("origin", "http://evil.example"),
+            403,
+        ),
+        (still().delete(url(&gateway, "/api/v1/records")), 405),
+    ];
+
+    for (request, status) in asked {
+        let got = read(request).await;
+
+        assert_eq!(got.status, status, "{}", got.text);
+        let policy = got.header("content-security-policy");
+        assert!(
+            policy.starts_with("default-src 'none';"),
+            "{status}: {policy}"
+        );
+        assert!(policy.contains("frame-ancestors 'none'"), "{policy}");
+        for (name, value) in [
+            ("x-content-type-options", "nosniff"),
+            ("x-frame-options", "DENY"),
+            ("referrer-policy", "same-origin"),
+            ("cross-origin-resource-policy", "same-origin"),
+            ("cache-control", "no-store"),
+        ] {
+            assert_eq!(got.header(name), value, "{name} of {status}: {}", got.text);
+        }
+    }
 }

@@ -11,6 +11,7 @@ use onlyonce_testkit::servers::{Redis, RedisOptions, Server as _};
 use super::chromium::{Browser, Width};
 use super::{PAGES, TOKEN, in_doubt, order, slots, url};
 use crate::support::{Service, gateway, order_with, settings, started};
+use crate::wire::{Say, scripted};
 
 const KEY: &str = "a-key-that-is-long-enough";
 const MANY: usize = 100_000;
@@ -287,5 +288,50 @@ async fn a_store_that_goes_down_is_told_on_the_open_page_until_it_is_back() {
     redis.start_again().unwrap();
 
     browser.until(notice).await;
+    browser.client.clone().close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hostile_routes_callers_and_names_make_nothing_but_text_in_a_browser() {
+    const EVIL: &str = "<img src=x onerror=window.ran=1>\"'><script>window.ran=1</script>";
+    const ANSWER: &str = "HTTP/1.1 201 Created\r\ncontent-length: 35\r\n\
+         x-evil: \"><img src=x onerror=window.ran=1>\r\n\r\n</pre><img src=x onerror=\"ran=1\">..";
+    let (service, _) = scripted(|_, _| Say::This(ANSWER)).await;
+    let (lost, _) = scripted(|_, _| Say::Nothing).await;
+    let settings = format!(
+        "scope = [\"user-header:x-user\"]\ninstance = \"<img src=x onerror=window.ran=1>\"\n\
+         [[route]]\nmatch = \"POST /pay/{{*rest}}\"\n\
+         upstream = \"http://{lost}\"\nrules = {{ on_lapse = \"hold\" }}\n"
+    );
+    let gateway = gateway(service, &settings).await;
+    for (path, status) in [
+        ("/orders/<img%20src=x>\"'", 201),
+        ("/pay/<img/src=x>\"'", 502),
+    ] {
+        assert_eq!(order(&gateway, path, KEY, EVIL).await, status);
+        order(&gateway, path, KEY, EVIL).await;
+    }
+    let done = super::open(&gateway, "/api/v1/records?state=done").await;
+    let done: serde_json::Value = serde_json::from_str(&done.text).unwrap();
+    let slot = done["records"][0]["slot"].as_str().unwrap();
+    let browser = Browser::start(&[]).await;
+    let record = format!("/records/{slot}?body=true");
+    let markup = "return window.ran === undefined && document.querySelectorAll(
+        'img:not([src^=\"/console.svg\"]), script:not([src^=\"/console.js\"]), [onerror]').length";
+
+    for path in PAGES.iter().copied().chain([record.as_str()]) {
+        browser.open(&url(&gateway, path)).await;
+        if path == "/" {
+            // What the script has drawn, not only what came with the page.
+            browser
+                .until(&format!(
+                    "{POLLS} > 1 && document.querySelector('[data-table=upstreams] tbody tr')"
+                ))
+                .await;
+        }
+        assert_eq!(browser.script(markup).await, 0, "{path}");
+        browser.lacks_nothing(path).await;
+    }
+    assert!(browser.text("pre").await.starts_with("</pre><img src=x"));
     browser.client.clone().close().await.unwrap();
 }
