@@ -22,15 +22,18 @@ use crate::wrk::{self, Keys, Load};
 use crate::{runtime, say};
 
 /// The pages, and searches of them.
-const PAGES: [&str; 7] = [
+const PAGES: [&str; 8] = [
     "/",
     "/records",
     "/records?state=failed",
     "/records?actor=nobody",
     "/in-doubt",
     "/callers",
+    "/observed",
     "/health",
 ];
+/// What the page of a record is called here: its address is another one each time.
+const RECORD: &str = "/records/SLOT";
 /// How often each is opened.
 const ROUNDS: usize = 7;
 const PAINTED_WITHIN: f64 = 0.2;
@@ -117,9 +120,11 @@ pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
         let gateway = Onlyonce::start(&options.program.path()?, upstream.port(), &store.url)?;
         let records = fill(&gateway, options.records)?;
         say(&format!("console, {}: {records} records", store.name));
-        for page in PAGES {
+        let record = newest(gateway.admin())?;
+        let pages = PAGES.map(|page| (page, page)).into_iter();
+        for (page, name) in pages.chain([(record.as_str(), RECORD)]) {
             let painted = runtime.block_on(painted(&browser, gateway.admin(), page))?;
-            let case = format!("{page}, {records} records");
+            let case = format!("{name}, {records} records");
             let row = |what, seconds, goal| {
                 Row::alone(store.name, &case, what, (seconds, Unit::Seconds), goal)
             };
@@ -157,24 +162,40 @@ fn fill(gateway: &Onlyonce, records: u64) -> Result<u64, Failure> {
     }
 }
 
+/// The address of the newest record's page.
+fn newest(port: u16) -> Result<String, Failure> {
+    let said = got(port, "/api/v1/records?sort=newest&limit=1")?;
+    let said = String::from_utf8_lossy(&said);
+    let slot = said.split_once("\"slot\":\"");
+    let slot = slot.and_then(|(_, rest)| rest.split('"').next());
+    let slot = slot.ok_or_else(|| Failure::new("the gateway lists no record"))?;
+    Ok(format!("/records/{slot}"))
+}
+
 /// The median time from the request to the end of a page, in seconds.
 fn whole(port: u16, page: &str) -> Result<f64, Failure> {
     let clock = SystemClock::new();
     let mut times = Vec::with_capacity(ROUNDS);
     for _ in 0..ROUNDS {
         let began = clock.now();
-        let mut stream = TcpStream::connect(("127.0.0.1", port)).map_err(cannot(page))?;
-        let request =
-            format!("GET {page} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n");
-        stream.write_all(request.as_bytes()).map_err(cannot(page))?;
-        let mut said = Vec::new();
-        stream.read_to_end(&mut said).map_err(cannot(page))?;
-        if !said.starts_with(b"HTTP/1.1 200") {
-            return Err(Failure::new(format!("{page} did not open")));
-        }
+        got(port, page)?;
         times.push((clock.now() - began).as_secs_f64());
     }
     Ok(median(times))
+}
+
+/// What the gateway answers, with its head.
+fn got(port: u16, page: &str) -> Result<Vec<u8>, Failure> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).map_err(cannot(page))?;
+    let request = format!("GET {page} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).map_err(cannot(page))?;
+    let mut said = Vec::new();
+    stream.read_to_end(&mut said).map_err(cannot(page))?;
+    if said.starts_with(b"HTTP/1.1 200") {
+        Ok(said)
+    } else {
+        Err(Failure::new(format!("{page} did not open")))
+    }
 }
 
 /// The median time from the request to the first paint in a browser, in seconds.

@@ -1,4 +1,4 @@
-//! `cargo xtask dist`: what is handed to users, in target/dist: a Debian package, a tarball, an OCI
+//! `cargo xtask dist`: what is handed to users, in target/artifacts: a Debian package, a tarball, an OCI
 //! image, a list of all they are built from, and the checksums of all. `--check` tries the package out.
 //!
 //! The package is made by dpkg's own programs, the image by buildah without a registry.
@@ -6,6 +6,9 @@
 mod image;
 mod sbom;
 mod tree;
+
+#[cfg(test)]
+mod tests;
 
 use std::fs;
 use std::io::ErrorKind;
@@ -19,6 +22,7 @@ use crate::servers::install_missing;
 
 pub(crate) use self::tree::Tree;
 
+/// Emptied first, so not one of those that cargo builds in: they are named after its profiles.
 const FOLDER: &str = "target/dist";
 /// What makes the packages, by the program that shows whether it is there.
 const MAKERS: [(&str, &str); 2] = [("dpkg-shlibdeps", "dpkg-dev"), ("strip", "binutils")];

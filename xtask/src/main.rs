@@ -180,7 +180,7 @@ enum Task {
     Deny,
     /// Make what users install: Debian package, tarball, OCI image, checksums
     ///
-    /// All of it is in target/dist. What makes it is installed if it is missing (Debian packages). `dist python`
+    /// All of it is in target/artifacts. What makes it is installed if it is missing (Debian packages). `dist python`
     /// and `dist node` make the package for that language instead, as `package` does.
     Dist(dist::Asked),
     /// Build the book of docs/book into target/book
@@ -209,7 +209,7 @@ Examples:
   cargo xtask package node                        a tarball for npm
   cargo xtask chaos --faults 500 --operations 200000   half an hour of trouble
   cargo xtask settle --dev --sample 5             a few kills of each kind, in a minute
-  cargo xtask dist                                packages, image and checksums in target/dist
+  cargo xtask dist                                packages, image and checksums in target/artifacts
   cargo xtask dist --profile dev --only deb --check   try the package under systemd, in two minutes
 
 Exit code: 0 all good, 1 a check said no, 2 wrong usage or a check could not run.

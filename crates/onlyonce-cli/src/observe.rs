@@ -4,13 +4,10 @@ use std::process::ExitCode;
 
 use clap::{Subcommand, ValueEnum};
 use http::Method;
-use onlyonce_gateway::ObservedView;
+use onlyonce_gateway::{ObservedReport, ObservedView};
 
-use self::words::{Report, shown};
 use crate::said::{NO, failed, give, say};
 use crate::source::{ADMIN, Admin, SourceError};
-
-mod words;
 
 /// Show what enforcing would have done on routes that are only observed.
 #[derive(clap::Args, Debug)]
@@ -76,14 +73,19 @@ pub async fn run(args: &Args) -> ExitCode {
         }
         Err(error) => return failed(&error),
     };
-    let report = Report::of(&view);
+    let report = ObservedReport::of(&view);
     match format {
         Format::Text => give(format_args!("{}", report.text())),
         Format::Markdown => give(format_args!("{}", report.markdown())),
-        Format::Json => give(format_args!("{}", shown(&view))),
+        Format::Json => give(format_args!("{}", as_json(&view))),
     }
     if view.routes.is_empty() {
         return NO.into();
     }
     ExitCode::SUCCESS
+}
+
+/// The view as JSON, for programs.
+fn as_json(view: &ObservedView) -> String {
+    serde_json::to_string_pretty(view).expect("what was read from JSON can be written as JSON")
 }

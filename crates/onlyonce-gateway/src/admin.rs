@@ -53,7 +53,7 @@ pub use self::health::{
     HealthView, RouteView, SecretView, SettingView, SettingsView, StoreHealthView, WarningView,
 };
 pub use self::now::{NowView, SampleView, StoreOperationView, TotalsView};
-pub use self::observed::{ExampleView, ObservedRouteView, ObservedView, SeenView};
+pub use self::observed::{ExampleView, ObservedReport, ObservedRouteView, ObservedView, SeenView};
 pub use self::records::{RecordsPage, StatsView};
 pub(crate) use self::serve::{AdminPatience, serve};
 pub use self::top::TopView;

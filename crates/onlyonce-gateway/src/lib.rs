@@ -31,10 +31,10 @@ mod workers;
 
 pub use admin::{
     AuditPage, CallersView, ExampleView, FailureView, HeaderView, HealthView, NowView,
-    ObservedRouteView, ObservedView, PurgedView, RecordView, RecordsPage, ResponseView, RouteView,
-    SampleView, SecretView, SeenView, SettingView, SettingsView, SettledView, StatsView, StepView,
-    StoreHealthView, StoreOperationView, TopView, TotalsView, UpstreamView, UpstreamsView,
-    WarningView,
+    ObservedReport, ObservedRouteView, ObservedView, PurgedView, RecordView, RecordsPage,
+    ResponseView, RouteView, SampleView, SecretView, SeenView, SettingView, SettingsView,
+    SettledView, StatsView, StepView, StoreHealthView, StoreOperationView, TopView, TotalsView,
+    UpstreamView, UpstreamsView, WarningView,
 };
 pub use config::Config;
 pub use gateway::{Gateway, StartError, operators};

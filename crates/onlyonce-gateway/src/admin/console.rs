@@ -23,6 +23,7 @@ mod health;
 mod layout;
 mod login;
 mod now;
+mod observed;
 mod plot;
 mod record;
 mod records;
@@ -30,6 +31,7 @@ mod session;
 mod words;
 
 pub(super) use self::session::Sessions;
+pub(super) use self::words::grouped;
 
 /// Nothing but our own style sheet, script, icon and API; no page may frame one of ours.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; \
@@ -55,6 +57,7 @@ pub(super) fn router(admin: &Admin) -> Router<Admin> {
         .route("/in-doubt/preview", get(to_doubt).post(confirm::preview))
         .route("/in-doubt/settle", get(to_doubt).post(confirm::settle))
         .route("/callers", get(callers::page))
+        .route("/observed", get(observed::page))
         .route("/health", get(health::page))
         .route("/logout", get(to_now).post(login::logout))
         .route_layer(middleware::from_fn_with_state(admin.clone(), with_session));

@@ -6,7 +6,10 @@ use onlyonce_tower::observe::{Example, KEYS_MAX, ObservedCounts, Observing, Sigh
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use self::report::ObservedReport;
 use super::Admin;
+
+mod report;
 
 /// What was seen on observed routes since this gateway started. It is kept in its memory alone: each
 /// gateway tells of its own requests.
@@ -77,7 +80,7 @@ pub(super) async fn observed(State(admin): State<Admin>) -> Json<ObservedView> {
 }
 
 impl ObservedView {
-    fn of(observing: &Observing) -> Self {
+    pub(super) fn of(observing: &Observing) -> Self {
         let remembered = observing.remembered();
         let routes = observing.routes();
         Self {

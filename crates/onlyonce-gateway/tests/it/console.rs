@@ -14,7 +14,14 @@ mod forms;
 mod pages;
 
 const TOKEN: &str = "a-token-nobody-guesses";
-const PAGES: [&str; 5] = ["/", "/records", "/in-doubt", "/callers", "/health"];
+const PAGES: [&str; 6] = [
+    "/",
+    "/records",
+    "/in-doubt",
+    "/callers",
+    "/observed",
+    "/health",
+];
 
 fn url(gateway: &Gateway, path: &str) -> String {
     format!("http://{}{path}", gateway.admin_address())

@@ -31,15 +31,17 @@ pub(super) enum Place {
     Records,
     InDoubt,
     Callers,
+    Observed,
     Health,
 }
 
 impl Place {
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 6] = [
         Self::Now,
         Self::Records,
         Self::InDoubt,
         Self::Callers,
+        Self::Observed,
         Self::Health,
     ];
 
@@ -49,6 +51,7 @@ impl Place {
             Self::Records => "/records",
             Self::InDoubt => "/in-doubt",
             Self::Callers => "/callers",
+            Self::Observed => "/observed",
             Self::Health => "/health",
         }
     }
@@ -59,6 +62,7 @@ impl Place {
             Self::Records => "Records",
             Self::InDoubt => "In doubt",
             Self::Callers => "Callers",
+            Self::Observed => "Observed",
             Self::Health => "Health",
         }
     }

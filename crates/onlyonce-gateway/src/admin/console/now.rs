@@ -15,11 +15,11 @@ pub(super) async fn page(State(admin): State<Admin>) -> Page {
     admin.recount(false).await;
     let not_ready = admin.not_ready().await;
     let not_ready = not_ready.as_ref().map(|it| it.detail());
-    let content = content(&admin.now(), not_ready);
+    let content = content(&admin.now(), not_ready, admin.observed_routes());
     admin.framed(Place::Now, "Now", Ok(content))
 }
 
-fn content(now: &NowView, not_ready: Option<&str>) -> Markup {
+fn content(now: &NowView, not_ready: Option<&str>, observed: usize) -> Markup {
     html! {
         div data-live {
             div.row {
@@ -31,6 +31,7 @@ fn content(now: &NowView, not_ready: Option<&str>) -> Markup {
                 }
             }
             (trouble(not_ready))
+            (unprotected(observed))
             (tiles(now))
             div.plots {
                 (plot::requests(&now.samples))
@@ -53,6 +54,21 @@ fn trouble(not_ready: Option<&str>) -> Markup {
         div.notice.bad role="alert" data-trouble hidden[not_ready.is_none()] {
             strong { "Not ready" }
             p { span data-why { (not_ready.unwrap_or_default()) } " " a href="/health" { "Health" } }
+        }
+    }
+}
+
+/// Who looks at the counts must know what is not in them.
+fn unprotected(observed: usize) -> Markup {
+    html! {
+        @if observed > 0 {
+            div.notice.warn {
+                p {
+                    @if observed == 1 { "One route is" } @else { (observed) " routes are" }
+                    " only observed: nothing is protected there, and the counts of keyed requests are without it. "
+                    a href="/observed" { "What enforcing would have done" }
+                }
+            }
         }
     }
 }

@@ -10,7 +10,7 @@ use super::super::view::RecordView;
 const SLOT_DIGITS_SHOWN: usize = 7;
 
 /// A number with its thousands apart.
-pub(super) fn grouped(number: u64) -> String {
+pub(in crate::admin) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (index, digit) in digits.chars().enumerate() {

@@ -37,7 +37,8 @@ async fn seeded() -> Gateway {
         "scope = [\"user-header:x-user\"]\n\
          [[route]]\nmatch = \"POST /payments\"\noperation = \"pay\"\nupstream = \"http://{lost}\"\n\
          rules = {{ on_lapse = \"hold\" }}\n\
-         [[route]]\nmatch = \"GET /catalogue/{{*rest}}\"\npass = true\n"
+         [[route]]\nmatch = \"GET /catalogue/{{*rest}}\"\npass = true\n\
+         [[route]]\nmatch = \"POST /echo\"\nmode = \"observe\"\n"
     );
     let config = settings(service.address, &routes);
     let gateway = Gateway::start_on(&config, observed).await.unwrap();
@@ -56,6 +57,9 @@ async fn traffic(gateway: &Gateway, rounds: usize) {
             for _ in 0..=(number + round) % 3 {
                 order(gateway, "/orders", &key, CALLERS[number % 4]).await;
             }
+        }
+        for _ in 0..=round % 2 {
+            order(gateway, "/echo", &format!("echo-{round:04}"), CALLERS[1]).await;
         }
         // The same key for something else.
         let key = format!("order-{round:04}-0000");
@@ -89,6 +93,7 @@ async fn every_page_is_drawn_from_a_seeded_store_in_light_and_dark_and_on_a_phon
         (&ride, "record"),
         ("/in-doubt", "in-doubt"),
         ("/callers", "callers"),
+        ("/observed", "observed"),
         ("/health", "health"),
     ];
     let light = Browser::start(&[]).await;

@@ -39,6 +39,38 @@ async fn every_page_opens_on_an_empty_store_with_its_landmarks() {
         .await
         .has("There are no records yet");
     open(&gateway, "/in-doubt").await.has("Nothing is in doubt");
+    open(&gateway, "/observed").await.has("Nothing is observed");
+}
+
+#[tokio::test]
+async fn what_enforcing_would_have_done_is_told_as_the_report_does_and_the_counts_say_what_they_lack()
+ {
+    const EVIL: &str = "<script>alert(1)</script>";
+    let service = Service::start().await;
+    let settings = "scope = [\"user-header:x-user\"]\n\
+                    [[route]]\nmatch = \"POST /orders\"\nmode = \"observe\"\n";
+    let gateway = gateway(service.address, settings).await;
+    for _ in 0..2 {
+        assert_eq!(order(&gateway, "/orders", KEY, EVIL).await, 201);
+    }
+    assert_eq!(order(&gateway, "/orders", "", EVIL).await, 201);
+    let weak = "7".repeat(8);
+    assert_eq!(order(&gateway, "/orders", &weak, EVIL).await, 201);
+
+    let page = open(&gateway, "/observed").await;
+    let now = open(&gateway, "/").await;
+
+    page.has("POST /orders (observed since ");
+    page.has("1 of 4 keyed requests were repeats.");
+    page.has("1 would have got the stored answer.");
+    page.has("1 would have been refused, because the contract does not take such a key.");
+    page.has("ran a second time under the same key");
+    page.has("had a key that looks easy to guess");
+    page.has("To enforce: mode = &quot;enforce&quot; in the [[route]]");
+    page.has_not(KEY);
+    page.has_not(EVIL);
+    now.has("One route is only observed: nothing is protected there");
+    now.has("href=\"/observed\"");
 }
 
 #[tokio::test]
@@ -299,12 +331,13 @@ async fn with_the_store_down_every_page_opens_and_says_so() {
         ("/records", 503),
         ("/in-doubt", 503),
         ("/callers", 200),
+        ("/observed", 200),
         ("/health", 200),
     ] {
         let page = open(&gateway, path).await;
         assert_eq!(page.status, status, "{path}: {}", page.text);
         page.has("<nav aria-label=\"Pages\">");
-        if path != "/callers" {
+        if !["/callers", "/observed"].contains(&path) {
             page.has("class=\"notice bad\" role=\"alert\"");
         }
     }

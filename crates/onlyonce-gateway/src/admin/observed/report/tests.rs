@@ -1,9 +1,6 @@
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-use onlyonce_gateway::ObservedView;
 use serde_json::json;
 
-use super::{Report, grouped};
+use super::{ObservedReport, ObservedView, grouped};
 
 fn view(routes: serde_json::Value) -> ObservedView {
     let view = json!({
@@ -31,7 +28,7 @@ fn a_report_says_in_sentences_what_enforcing_would_have_done() {
         "findings": [seen("ran-again", 412, false)],
     }]));
 
-    let text = Report::of(&view).text();
+    let text = ObservedReport::of(&view).text();
 
     assert!(
         text.contains("412 of 10,210 keyed requests were repeats."),
@@ -65,7 +62,7 @@ fn a_page_of_markdown_has_a_heading_for_each_route() {
     };
     let view = view(json!([route("*"), route("POST /orders")]));
 
-    let page = Report::of(&view).markdown();
+    let page = ObservedReport::of(&view).markdown();
 
     assert!(
         page.contains("\n## Requests that no route matches (observed"),
@@ -77,7 +74,7 @@ fn a_page_of_markdown_has_a_heading_for_each_route() {
 
 #[test]
 fn without_an_observed_route_the_report_says_how_to_observe_one() {
-    let text = Report::of(&view(json!([]))).text();
+    let text = ObservedReport::of(&view(json!([]))).text();
 
     assert!(text.contains("mode = \"observe\""), "{text}");
 }

@@ -1,6 +1,8 @@
-//! A report in sentences, so that its reader needs no table of terms.
+//! What was observed as a report in sentences, so that its reader needs no table of terms: for the
+//! console and for `onlyonce observe report`.
 
-use onlyonce_gateway::{ObservedRouteView, ObservedView, SeenView};
+use super::super::console::grouped;
+use super::{ObservedRouteView, ObservedView, SeenView};
 
 #[cfg(test)]
 mod tests;
@@ -92,25 +94,24 @@ const FINDINGS: [(&str, &str); 3] = [
 ];
 
 /// What is said of all observed routes.
-pub(super) struct Report {
-    head: String,
-    routes: Vec<RouteReport>,
+#[derive(Debug)]
+pub struct ObservedReport {
+    pub(in crate::admin) head: String,
+    pub(in crate::admin) routes: Vec<RouteReport>,
 }
 
-struct RouteReport {
-    title: String,
+/// What is said of one of them.
+#[derive(Debug)]
+pub(in crate::admin) struct RouteReport {
+    pub(in crate::admin) title: String,
     /// Sentences, each with the requests that it is an example of.
-    lines: Vec<(String, Vec<String>)>,
-    ending: String,
+    pub(in crate::admin) lines: Vec<(String, Vec<String>)>,
+    pub(in crate::admin) ending: String,
 }
 
-/// The view as JSON, for programs.
-pub(super) fn shown(view: &ObservedView) -> String {
-    serde_json::to_string_pretty(view).expect("what was read from JSON can be written as JSON")
-}
-
-impl Report {
-    pub(super) fn of(view: &ObservedView) -> Self {
+impl ObservedReport {
+    /// The report of what was seen.
+    pub fn of(view: &ObservedView) -> Self {
         let head = if view.routes.is_empty() {
             "Nothing is observed: set `mode = \"observe\"`, for a route or for all.".to_owned()
         } else {
@@ -131,7 +132,8 @@ impl Report {
         report
     }
 
-    pub(super) fn text(&self) -> String {
+    /// Lines for a terminal.
+    pub fn text(&self) -> String {
         let mut text = self.head.clone();
         for route in &self.routes {
             text.push_str(&format!("\n\n{}\n", route.title));
@@ -146,7 +148,8 @@ impl Report {
         text
     }
 
-    pub(super) fn markdown(&self) -> String {
+    /// A page for a ticket or a pull request.
+    pub fn markdown(&self) -> String {
         let mut text = format!("# Observed\n\n{}", self.head);
         for route in &self.routes {
             text.push_str(&format!("\n\n## {}\n\n", route.title));
@@ -247,17 +250,4 @@ fn keys(count: u64) -> String {
         1 => "1 key".to_owned(),
         more => format!("{} keys", grouped(more)),
     }
-}
-
-/// A number with a comma between each three digits.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
