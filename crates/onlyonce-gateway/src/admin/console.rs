@@ -28,6 +28,7 @@ mod plot;
 mod record;
 mod records;
 mod session;
+mod soon;
 mod words;
 
 pub(super) use self::session::Sessions;

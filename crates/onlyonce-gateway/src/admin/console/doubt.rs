@@ -2,6 +2,8 @@
 //! decided by it: it leads to a preview.
 
 use axum::extract::State;
+use axum::response::Response;
+use http::StatusCode;
 use maud::{Markup, html};
 use onlyonce_core::Timestamp;
 
@@ -11,7 +13,7 @@ use super::super::extract::Query;
 use super::super::problem::Problem;
 use super::super::view::RecordView;
 use super::fields::{Asked, Fields};
-use super::layout::{Page, Place, column, done, number_column, table, told};
+use super::layout::{Place, column, done, number_column, table, told};
 use super::words::{self, actor, moment, slot_link};
 
 /// Which outcomes are shown.
@@ -19,27 +21,28 @@ pub(super) const FILTERS: [&str; 4] = ["operation", "actor", "holder", "older_th
 /// Outcomes of a page.
 const SHOWN: u32 = 200;
 
-pub(super) async fn page(State(admin): State<Admin>, Asked(fields): Asked) -> Page {
-    let found = search(&admin, &fields).await;
+pub(super) async fn page(State(admin): State<Admin>, Asked(fields): Asked) -> Response {
     admin.recount(false).await;
-    let status = found.as_ref().err().map(Problem::status);
-    let now = admin.history.wall();
-    let content = html! {
+    let lead = html! {
         h1 { "In doubt" }
         p { "It is unknown whether these requests took effect: their upstream or their gateway was lost with them. \
              Nothing runs again until somebody looks it up and decides." }
         (said(&fields))
         (filters(&fields))
-        @match &found {
-            Ok(found) => (outcomes(found, &fields, now)),
-            Err(problem) => (told(problem)),
+    };
+    let of = admin.clone();
+    let found = async move {
+        match search(&of, &fields).await {
+            Ok(found) => {
+                let found = outcomes(&found, &fields, of.history.wall());
+                (StatusCode::OK, found)
+            }
+            Err(problem) => (problem.status(), told(&problem)),
         }
     };
-    let page = admin.framed(Place::InDoubt, "In doubt", Ok(content));
-    match status {
-        Some(status) => page.with_status(status),
-        None => page,
-    }
+    admin
+        .framed_soon(Place::InDoubt, "In doubt", lead, found)
+        .await
 }
 
 async fn search(admin: &Admin, fields: &Fields) -> Result<Vec<RecordView>, Problem> {

@@ -11,6 +11,9 @@ use super::super::problem::Problem;
 use super::assets;
 use super::words::grouped;
 
+/// What pages are.
+pub(super) const HTML: &str = "text/html; charset=utf-8";
+
 /// A page as it is sent.
 pub(super) struct Page {
     status: StatusCode,
@@ -21,6 +24,11 @@ impl Page {
     /// The same page with another status.
     pub(super) fn with_status(self, status: StatusCode) -> Self {
         Self { status, ..self }
+    }
+
+    /// Its text.
+    pub(super) fn into_text(self) -> String {
+        self.markup.into_string()
     }
 }
 
@@ -201,7 +209,6 @@ pub(super) fn number_column(name: &str) -> Markup {
 
 impl IntoResponse for Page {
     fn into_response(self) -> Response {
-        let kind = [(CONTENT_TYPE, "text/html; charset=utf-8")];
-        (self.status, kind, self.markup.into_string()).into_response()
+        (self.status, [(CONTENT_TYPE, HTML)], self.into_text()).into_response()
     }
 }

@@ -3,6 +3,7 @@
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Redirect, Response};
+use http::StatusCode;
 use maud::{Markup, html};
 use onlyonce_core::Timestamp;
 use serde::de::DeserializeOwned;
@@ -16,7 +17,7 @@ use super::super::records::{self, ShowQuery};
 use super::super::view::{RecordView, ResponseView};
 use super::doubt;
 use super::fields::{Asked, Fields, Sent};
-use super::layout::{Page, Place, column, done, number_column, table};
+use super::layout::{Place, column, done, number_column, table, told};
 use super::words::{
     self, actor, bytes, grouped, is_in_doubt, moment, short, slot_link, span, state,
 };
@@ -30,17 +31,27 @@ pub(super) async fn page(
     State(admin): State<Admin>,
     Path(slot): Path<String>,
     Asked(fields): Asked,
-) -> Page {
+) -> Response {
     let query = ShowQuery {
         body: fields.text("body") == Some("true"),
         steps: true,
     };
-    let record = records::show(State(admin.clone()), Path(slot.clone()), Query(query)).await;
-    let now = admin.history.wall();
     let title = format!("Record {}", short(&slot));
-    let said = fields.text("done");
-    let content = record.map(|record| content(&record.0, said, now));
-    admin.framed(Place::Records, &title, content)
+    let lead = html! { p.dim { a href="/records" { "Records" } " / " (short(&slot)) } };
+    let (of, heading) = (admin.clone(), title.clone());
+    let found = async move {
+        match records::show(State(of.clone()), Path(slot), Query(query)).await {
+            Ok(record) => {
+                let content = content(&record.0, fields.text("done"), of.history.wall());
+                (StatusCode::OK, content)
+            }
+            Err(problem) => {
+                let content = html! { h1 { (heading) } (told(&problem)) };
+                (problem.status(), content)
+            }
+        }
+    };
+    admin.framed_soon(Place::Records, &title, lead, found).await
 }
 
 pub(super) async fn forget(
@@ -104,7 +115,6 @@ fn answer(admin: &Admin, slot: &str, acted: Result<(), Problem>, then: &str) -> 
 
 fn content(record: &RecordView, said: Option<&str>, now: Timestamp) -> Markup {
     html! {
-        p.dim { a href="/records" { "Records" } " / " (short(&record.slot)) }
         h1 { "Record " code { (short(&record.slot)) } " " (state(&record.state)) }
         @if said == Some("extended") { (done("It is kept longer now.")) }
         @if is_in_doubt(record) {

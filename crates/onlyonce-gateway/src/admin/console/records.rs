@@ -2,6 +2,8 @@
 //! and so is never part of an address.
 
 use axum::extract::State;
+use axum::response::Response;
+use http::StatusCode;
 use maud::{Markup, html};
 use onlyonce_core::Timestamp;
 use onlyonce_core::operate::{Filter, Page as Span, StateName};
@@ -12,9 +14,10 @@ use super::super::problem::Problem;
 use super::super::records::{self, Find, ListQuery, RecordsPage, Sort};
 use super::super::view::RecordView;
 use super::fields::{Asked, Fields, Sent};
-use super::layout::{Page, Place, column, number_column, table, told};
+use super::layout::{Place, column, number_column, table, told};
 use super::words::{actor, grouped, moment, slot_link, state};
 
+const TITLE: &str = "Records";
 /// Records of a page.
 const SHOWN: u32 = 50;
 const SLOT_DIGITS: usize = 64;
@@ -29,38 +32,38 @@ struct Found {
     is_search: bool,
 }
 
-pub(super) async fn page(State(admin): State<Admin>, Asked(fields): Asked) -> Page {
-    let found = search(&admin, &fields).await;
-    shown(&admin, &fields, found)
+pub(super) async fn page(State(admin): State<Admin>, Asked(fields): Asked) -> Response {
+    let lead = lead(&fields);
+    let of = admin.clone();
+    let found = async move { shown(&of, search(&of, &fields).await) };
+    admin.framed_soon(Place::Records, TITLE, lead, found).await
 }
 
-pub(super) async fn find(State(admin): State<Admin>, Sent(fields): Sent) -> Page {
+pub(super) async fn find(State(admin): State<Admin>, Sent(fields): Sent) -> Response {
     let key = fields.raw("key").unwrap_or_default().to_owned();
-    let found = records::find(State(admin.clone()), Body(Find { key })).await;
-    let found = found.map(|page| Found {
-        records: page.0.records,
-        next: None,
-        is_search: true,
-    });
-    shown(&admin, &Fields::default(), found)
+    let lead = lead(&Fields::default());
+    let of = admin.clone();
+    let found = async move {
+        let found = records::find(State(of.clone()), Body(Find { key })).await;
+        let found = found.map(|page| Found {
+            records: page.0.records,
+            next: None,
+            is_search: true,
+        });
+        shown(&of, found)
+    };
+    admin.framed_soon(Place::Records, TITLE, lead, found).await
 }
 
-/// The search stays usable whatever became of it.
-fn shown(admin: &Admin, fields: &Fields, found: Result<Found, Problem>) -> Page {
-    let now = admin.history.wall();
-    let status = found.as_ref().err().map(Problem::status);
-    let content = html! {
-        h1 { "Records" }
-        (searches(fields))
-        @match &found {
-            Ok(found) => (results(found, now)),
-            Err(problem) => (told(problem)),
-        }
-    };
-    let page = admin.framed(Place::Records, "Records", Ok(content));
-    match status {
-        Some(status) => page.with_status(status),
-        None => page,
+/// The search, which stays usable whatever becomes of it.
+fn lead(fields: &Fields) -> Markup {
+    html! { h1 { (TITLE) } (searches(fields)) }
+}
+
+fn shown(admin: &Admin, found: Result<Found, Problem>) -> (StatusCode, Markup) {
+    match found {
+        Ok(found) => (StatusCode::OK, results(&found, admin.history.wall())),
+        Err(problem) => (problem.status(), told(&problem)),
     }
 }
 

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use onlyonce_core::MemoryStore;
 use onlyonce_gateway::Gateway;
 use onlyonce_observe::Setup;
+use onlyonce_testkit::proxy::Proxy;
 use onlyonce_testkit::servers::{Redis, RedisOptions, Server as _};
 
-use super::{PAGES, in_doubt, open, order, send, slots};
+use super::{PAGES, in_doubt, open, order, send, slots, still, url};
 use crate::support::{Service, gateway, order_with, settings, started};
 use crate::wire::{Say, scripted};
 
@@ -345,4 +346,50 @@ async fn with_the_store_down_every_page_opens_and_says_so() {
         .await
         .has("The store does not answer");
     open(&gateway, "/health").await.has("Not ready");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_page_that_the_store_is_slow_for_comes_at_once_and_its_rest_when_it_is_found() {
+    let redis = Redis::start(RedisOptions::default()).unwrap();
+    let proxy = Proxy::start(&redis.url()).await.unwrap();
+    let service = Service::start().await;
+    let gateway = started(service.address, &format!("store = \"{}\"", proxy.url())).await;
+    order_with(&gateway, KEY, "{}").await;
+    let records = open(&gateway, "/api/v1/records").await;
+    let records: serde_json::Value = serde_json::from_str(&records.text).unwrap();
+    let record = format!(
+        "/records/{}",
+        records["records"][0]["slot"].as_str().unwrap()
+    );
+
+    for (path, begin, end) in [
+        ("/records", "<form class=\"filters\"", record.as_str()),
+        ("/in-doubt", "<h1>In doubt</h1>", "Nothing is in doubt"),
+        (
+            &record,
+            "<a href=\"/records\">Records</a> / ",
+            "Answer stored",
+        ),
+    ] {
+        proxy.stall().await;
+        let mut answer = still().get(url(&gateway, path)).send().await.unwrap();
+        let mut frame = String::new();
+        while !frame.contains("The store is looking") {
+            let chunk = answer
+                .chunk()
+                .await
+                .unwrap()
+                .expect("the page is not whole");
+            frame += std::str::from_utf8(&chunk).unwrap();
+        }
+        proxy.resume().await.unwrap();
+        let rest = answer.text().await.unwrap();
+
+        assert!(frame.contains(begin), "{path}: {frame}");
+        assert!(!frame.contains(end), "{path}: {frame}");
+        assert!(rest.contains(end), "{path}: {rest}");
+        assert!(rest.ends_with("</html>"), "{path}: {rest}");
+        assert!(!rest.contains("role=\"alert\""), "{path}: {rest}");
+    }
+    open(&gateway, "/records").await.has_not("is looking");
 }
