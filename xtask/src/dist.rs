@@ -23,7 +23,7 @@ use crate::servers::install_missing;
 pub(crate) use self::tree::Tree;
 
 /// Emptied first, so not one of those that cargo builds in: they are named after its profiles.
-const FOLDER: &str = "target/dist";
+const FOLDER: &str = "target/artifacts";
 /// What makes the packages, by the program that shows whether it is there.
 const MAKERS: [(&str, &str); 2] = [("dpkg-shlibdeps", "dpkg-dev"), ("strip", "binutils")];
 /// What tries them out.
