@@ -109,9 +109,9 @@ async fn a_name_that_a_terminal_would_obey_is_written_out() {
     let url = format!("file:{}", place.path().join("records").display());
     let store = onlyonce_stores::open(&url).await.unwrap();
     let engine = Engine::open(Arc::clone(&store)).await.unwrap();
-    let job = engine.job("pay\u{1b}[2J\u{9b}31m\u{202e}");
+    let name = "pay\u{1b}[2J\u{9b}31m\u{202e}";
     let work = async || Ok::<_, String>(7);
-    job.run(KEY, "7 EUR", work).await.unwrap();
+    engine.job(name).run(KEY, "7 EUR", work).await.unwrap();
     engine.shutdown(std::time::Duration::from_secs(10)).await;
     drop((engine, store));
 
