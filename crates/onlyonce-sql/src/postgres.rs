@@ -9,14 +9,16 @@ use onlyonce_core::{
     Claim, Claimed, Clock, Completed, Lease, Operate, Release, Released, Renewed, Response, Slot,
     Store, StoreError, SystemClock, Token, async_trait,
 };
-use sqlx::ConnectOptions;
-use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
+use sqlx::postgres::{PgPool, PgPoolOptions};
 
 pub use options::PostgresOptions;
 
 use self::batches::{Gathered, ask, gather};
+use self::hosts::Hosts;
 use self::lines::{Lines, Terms};
+use self::options::Target;
 use self::server::Server;
+use self::source::{Held, Source};
 use self::statements::Statements;
 use self::verbs::{Claiming, Completing, Looking, Releasing, Renewing};
 use self::waiting::{Listening, Waiting};
@@ -25,6 +27,7 @@ use onlyonce_storekit::OpenError;
 
 mod arg;
 mod batches;
+mod hosts;
 mod inside;
 mod lines;
 mod migrate;
@@ -33,7 +36,10 @@ mod options;
 mod row;
 mod running;
 mod server;
+mod source;
+mod standing;
 mod statements;
+mod target;
 #[cfg(test)]
 mod tests;
 mod trouble;
@@ -69,6 +75,11 @@ const RESPONSE_BYTES_MAX: usize = 256 << 20;
 /// | `pooled` | behind a pooler of transactions, such as PgBouncer: keeps nothing in a session | `false` |
 /// | `timeout_ms` | how long a statement may take | 5000 |
 /// | `connect_timeout_ms` | how long connecting may take | 3000 |
+/// | `target_session_attrs` | `read-write`: only a server that takes writes is used | |
+///
+/// A primary and its standbys are named together,
+/// `postgres://app@a:5432,b:5432/shop?target_session_attrs=read-write`: the store writes to the primary, and
+/// to the one that is promoted within seconds. What survives that: `docs/stores.md`.
 pub struct PostgresStore {
     server: Arc<Server>,
     claims: Gathered<Claiming>,
@@ -77,21 +88,30 @@ pub struct PostgresStore {
     releases: Gathered<Releasing>,
     looks: Gathered<Looking>,
     /// With whom to listen and for what, if at all: only once somebody waits.
-    listen: Option<(PgConnectOptions, String)>,
+    listen: Option<(Source, String)>,
     listening: OnceLock<Listening>,
 }
 
 impl PostgresStore {
     /// Connects to the server that `url` names, and makes or migrates the tables.
     pub async fn open(url: &str) -> Result<Self, OpenError> {
-        let (options, connect) = options::read(url)?;
-        let pool = PgPoolOptions::new()
-            .max_connections(options.sql.connections)
-            .acquire_timeout(options.connect_timeout)
-            .connect_with(connect)
-            .await
-            .map_err(migrate::refused)?;
-        Self::on(pool, options, true).await
+        let (options, target) = options::read(url)?;
+        let source = match target {
+            Target::One(connect) => {
+                let pool = PgPoolOptions::new()
+                    .max_connections(options.sql.connections)
+                    .acquire_timeout(options.connect_timeout)
+                    .connect_with(*connect);
+                Source::Pool(pool.await.map_err(migrate::refused)?)
+            }
+            Target::Writable(hosts) => Source::Hosts(Hosts::new(hosts, options.connect_timeout)),
+        };
+        Self::on(source, options, true).await
+    }
+
+    /// Checks the URL of such a store, without connecting.
+    pub fn check_url(url: &str) -> Result<(), OpenError> {
+        options::read(url).map(drop)
     }
 
     /// The same on a pool that is there already. Each statement borrows a connection and gives it
@@ -101,16 +121,21 @@ impl PostgresStore {
         pool: PgPool,
         options: impl Into<PostgresOptions>,
     ) -> Result<Self, OpenError> {
-        Self::on(pool, options.into(), false).await
+        Self::on(Source::Pool(pool), options.into(), false).await
     }
 
-    async fn on(pool: PgPool, options: PostgresOptions, own: bool) -> Result<Self, OpenError> {
+    async fn on(source: Source, options: PostgresOptions, own: bool) -> Result<Self, OpenError> {
         let table = options.check()?;
-        migrate::migrate(&pool, &table).await?;
+        let mut connection = match &source {
+            Source::Pool(pool) => Held::Pooled(pool.acquire().await.map_err(migrate::refused)?),
+            Source::Hosts(hosts) => Held::Own(hosts.connect().await.map_err(StoreError::from)?.0),
+        };
+        migrate::migrate(connection.get(), &table).await?;
+        drop(connection);
         let channel = waiting::channel(&table);
-        let connect = PgConnectOptions::clone(&pool.connect_options()).disable_statement_logging();
+        let listen = (options.notify && !options.pooled).then(|| (source.clone(), channel.clone()));
         let lines = Arc::new(Lines::new(
-            pool,
+            source,
             Terms {
                 connections: options.sql.connections as usize,
                 keep: own,
@@ -121,7 +146,7 @@ impl PostgresStore {
         let statements = Arc::new(Statements::new(&table, options.sql.archive));
         let announcements = options.notify.then(|| {
             let (lines, statements) = (Arc::clone(&lines), Arc::clone(&statements));
-            waiting::announce(lines, statements, channel.clone())
+            waiting::announce(lines, statements, channel)
         });
         let server = Arc::new(Server {
             lines,
@@ -139,17 +164,17 @@ impl PostgresStore {
             renewals: gather(&server, 1, batch_max),
             releases: gather(&server, 1, batch_max),
             looks: gather(&server, 1, batch_max),
-            listen: (options.notify && !options.pooled).then_some((connect, channel)),
+            listen,
             listening: OnceLock::new(),
             server,
         })
     }
 
     fn listen(&self) {
-        if let Some((connect, channel)) = &self.listen {
+        if let Some((source, channel)) = &self.listen {
             self.listening.get_or_init(|| {
                 let waiting = Arc::clone(&self.server.waiting);
-                Listening::start(connect.clone(), channel.clone(), waiting)
+                Listening::start(source.clone(), channel.clone(), waiting)
             });
         }
     }

@@ -54,6 +54,12 @@ impl Options {
         Ok((rest, options))
     }
 
+    /// An option's text, which stays to be taken.
+    pub fn peek(&self, name: &str) -> Option<&str> {
+        let mut left = self.left.iter();
+        left.find_map(|(known, value)| (known == name).then_some(&**value))
+    }
+
     /// Takes an option's text.
     pub fn take(&mut self, name: &'static str) -> Option<String> {
         self.asked.push(name);

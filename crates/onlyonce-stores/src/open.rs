@@ -60,8 +60,8 @@ async fn bare(url: &str) -> Result<Arc<dyn Store>, OpenError> {
 
 /// Checks that a store has URLs like this one and is part of this build, without opening it.
 ///
-/// What goes around it is checked too; its own options, and whether it can be reached, are seen
-/// only by [`open`].
+/// What goes around it is checked too, and the options of a PostgreSQL store. Those of the others, and
+/// whether it can be reached, are seen only by [`open`].
 pub fn check_url(url: &str) -> Result<(), OpenError> {
     let (scheme, _) = url
         .split_once(':')
@@ -78,13 +78,26 @@ pub fn check_url(url: &str) -> Result<(), OpenError> {
         "mysql" | "mariadb" => "mysql",
         found => return Err(unknown_scheme(found)),
     };
-    if BUILT.contains(&(feature, true)) {
-        return Ok(());
+    if !BUILT.contains(&(feature, true)) {
+        return Err(OpenError::NotBuilt {
+            scheme: scheme.to_owned(),
+            feature,
+        });
     }
-    Err(OpenError::NotBuilt {
-        scheme: scheme.to_owned(),
-        feature,
-    })
+    match feature {
+        "postgres" => check_postgres(&place),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(feature = "postgres")]
+fn check_postgres(url: &str) -> Result<(), OpenError> {
+    onlyonce_sql::PostgresStore::check_url(url)
+}
+
+#[cfg(not(feature = "postgres"))]
+fn check_postgres(_: &str) -> Result<(), OpenError> {
+    Ok(())
 }
 
 /// A store that cannot be reached, with where it was looked for.

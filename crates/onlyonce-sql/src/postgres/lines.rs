@@ -7,16 +7,17 @@ use std::time::Duration;
 
 use onlyonce_core::operate::Connections;
 use onlyonce_core::{Clock, SystemClock};
-use sqlx::pool::PoolConnection;
-use sqlx::postgres::{PgConnection, PgPool, PgRow};
-use sqlx::{AssertSqlSafe, Connection, Postgres};
+use sqlx::postgres::{PgConnection, PgRow};
+use sqlx::{AssertSqlSafe, Connection};
 use tokio::runtime::Handle;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use super::arg::{self, Arg};
 use super::options;
 use super::running::{Backend, Cancel, Ended};
+use super::source::{Held, Source};
+use super::standing::Chosen;
 use super::statements::Statement;
 use super::trouble::{Then, Trouble};
 use crate::shared::{Running, lock};
@@ -27,16 +28,42 @@ const SILENCE_MAX: Duration = Duration::from_secs(30);
 const AGE_MAX: Duration = Duration::from_secs(30 * 60);
 
 pub(super) struct Lines {
-    pub(super) pool: PgPool,
+    pub(super) source: Source,
+    places: Mutex<Arc<Places>>,
+    exhausted: AtomicU64,
+    terms: Terms,
+    clock: SystemClock,
+}
+
+/// What there is for one server. Another one that takes writes begins with nothing: what was left behind on
+/// this one does not hold it up.
+pub(super) struct Places {
+    /// Which of several servers.
+    pub(super) chosen: Option<Chosen>,
     idle: Mutex<Vec<Line>>,
     /// A statement keeps its place until the server has ended it, also after its caller gave up:
     /// what the server can be made to do at the same time is bounded.
     free: Arc<Semaphore>,
-    exhausted: AtomicU64,
-    terms: Terms,
-    clock: SystemClock,
     /// Held while a statement is cancelled, on one more connection: never on two.
     pub(super) cancelling: tokio::sync::Mutex<()>,
+}
+
+impl Places {
+    fn new(chosen: Option<Chosen>, connections: usize) -> Arc<Self> {
+        Arc::new(Self {
+            chosen,
+            idle: Mutex::default(),
+            free: Arc::new(Semaphore::new(connections)),
+            cancelling: tokio::sync::Mutex::default(),
+        })
+    }
+
+    async fn turn(&self, at_most: Duration) -> Result<OwnedSemaphorePermit, Trouble> {
+        let turn = timeout(at_most, Arc::clone(&self.free).acquire_owned()).await;
+        // It is closed when another server takes writes.
+        let turn = turn.map_err(|_| Trouble::late())?;
+        turn.map_err(|_| moved())
+    }
 }
 
 /// How connections are used.
@@ -55,7 +82,7 @@ pub(super) struct Terms {
 /// A connection.
 pub(super) struct Line {
     /// There until it is dropped.
-    connection: Option<PoolConnection<Postgres>>,
+    connection: Option<Held>,
     /// The server's process behind it, where that is known and stays the same.
     backend: Option<Backend>,
     born: Duration,
@@ -71,29 +98,40 @@ enum Sent {
 }
 
 impl Lines {
-    pub(super) fn new(pool: PgPool, terms: Terms) -> Self {
+    pub(super) fn new(source: Source, terms: Terms) -> Self {
+        let places = Places::new(source.chosen(), terms.connections);
         Self {
-            pool,
-            idle: Mutex::default(),
-            free: Arc::new(Semaphore::new(terms.connections)),
+            source,
+            places: Mutex::new(places),
             exhausted: AtomicU64::new(0),
             terms,
             clock: SystemClock::new(),
-            cancelling: tokio::sync::Mutex::default(),
         }
+    }
+
+    /// The places of the server that takes writes now.
+    fn places(&self) -> Arc<Places> {
+        let mut places = lock(&self.places);
+        let chosen = self.source.chosen();
+        if places.chosen != chosen {
+            places.free.close();
+            *places = Places::new(chosen, self.terms.connections);
+        }
+        Arc::clone(&places)
     }
 
     /// How many are in use, and how often there were too few.
     pub(super) fn connections(&self) -> Connections {
-        let idle = self.free.available_permits().min(self.terms.connections);
+        let free = self.places().free.available_permits();
+        let idle = free.min(self.terms.connections);
         Connections {
             active: (self.terms.connections - idle) as u64,
             exhausted: self.exhausted.load(Ordering::Relaxed),
         }
     }
 
-    fn count_exhausted(&self) {
-        if self.free.available_permits() == 0 {
+    fn count_exhausted(&self, places: &Places) {
+        if places.free.available_permits() == 0 {
             self.exhausted.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -119,42 +157,58 @@ impl Lines {
         args: impl Into<Arc<[Arg]>>,
     ) -> Result<Vec<PgRow>, Trouble> {
         let args = args.into();
-        self.count_exhausted();
-        let turn = timeout(at_most, Arc::clone(&self.free).acquire_owned()).await;
-        let turn = turn.map_err(|_| Trouble::late())?;
-        let mut turn = turn.map_err(|_| Trouble::late())?;
         let mut again = what.repeatable;
         loop {
-            let line = self.take().await?;
-            let cancel = Cancel {
-                lines: Arc::clone(self),
-                backend: line.backend,
+            let trouble = match self.ask_once(at_most, what, &args).await {
+                Ok(rows) => return Ok(rows),
+                Err(trouble) => trouble,
             };
-            let asking = send(line, self.sent(at_most, what, &args), Arc::clone(&args));
-            let ended = timeout(at_most, Running::new(turn, cancel, asking)).await;
-            // Dropped before its end, it is cancelled.
-            let (Ended { mut line, rows }, back) = ended.map_err(|_| Trouble::late())?;
-            turn = back;
-            let trouble = match rows {
-                Ok(rows) => {
-                    self.put_back(line);
-                    return Ok(rows);
-                }
-                Err(error) => Trouble::from(error),
-            };
-            if trouble.then != Then::Reconnect {
-                self.put_back(line);
-                return Err(trouble);
-            }
-            // What broke this connection has probably broken the others too.
-            line.spoil();
-            drop(line);
-            lock(&self.idle).clear();
-            if !again {
+            if trouble.then != Then::Reconnect || !again {
                 return Err(trouble);
             }
             again = false;
         }
+    }
+
+    async fn ask_once(
+        self: &Arc<Self>,
+        at_most: Duration,
+        what: &Statement,
+        args: &Arc<[Arg]>,
+    ) -> Result<Vec<PgRow>, Trouble> {
+        let places = self.places();
+        self.count_exhausted(&places);
+        let turn = places.turn(at_most).await?;
+        let line = self.take(&places).await?;
+        let cancel = Cancel {
+            lines: Arc::clone(self),
+            places: Arc::clone(&places),
+            backend: line.backend,
+        };
+        let asking = send(line, self.sent(at_most, what, args), Arc::clone(args));
+        let running = Running::new(turn, cancel, asking);
+        // Dropped before its end, it is cancelled.
+        let (Ended { mut line, rows }, _turn) = tokio::select! {
+            biased;
+            ended = timeout(at_most, running) => ended.map_err(|_| Trouble::late())?,
+            () = self.source.left(places.chosen) => return Err(moved()),
+        };
+        let trouble = match rows {
+            Ok(rows) => {
+                self.put_back(&places, line);
+                return Ok(rows);
+            }
+            Err(error) => Trouble::from(error),
+        };
+        if trouble.then == Then::Reconnect {
+            // What broke this connection has probably broken the others too.
+            line.spoil();
+            drop(line);
+            lock(&places.idle).clear();
+        } else {
+            self.put_back(&places, line);
+        }
+        Err(trouble)
     }
 
     fn sent(&self, at_most: Duration, what: &Statement, args: &[Arg]) -> Sent {
@@ -168,10 +222,11 @@ impl Lines {
         Sent::Prepared(Arc::clone(&what.sql))
     }
 
-    async fn take(&self) -> Result<Line, Trouble> {
+    async fn take(&self, places: &Places) -> Result<Line, Trouble> {
         loop {
-            let Some(mut line) = lock(&self.idle).pop() else {
-                return self.open().await;
+            let idle = lock(&places.idle).pop();
+            let Some(mut line) = idle else {
+                return self.open(places).await;
             };
             if self.clock.now().saturating_sub(line.silent_since) < SILENCE_MAX {
                 return Ok(line);
@@ -185,9 +240,13 @@ impl Lines {
         }
     }
 
-    async fn open(&self) -> Result<Line, Trouble> {
+    async fn open(&self, places: &Places) -> Result<Line, Trouble> {
+        let (connection, chosen) = self.source.connect().await?;
+        if chosen != places.chosen {
+            return Err(moved());
+        }
         let mut line = Line {
-            connection: Some(self.pool.acquire().await?),
+            connection: Some(connection),
             backend: None,
             born: self.clock.now(),
             silent_since: self.clock.now(),
@@ -202,13 +261,18 @@ impl Lines {
         Ok(line)
     }
 
-    fn put_back(&self, mut line: Line) {
+    fn put_back(&self, places: &Places, mut line: Line) {
         let now = self.clock.now();
         line.silent_since = now;
         if self.terms.keep && now.saturating_sub(line.born) < AGE_MAX {
-            lock(&self.idle).push(line);
+            lock(&places.idle).push(line);
         }
     }
+}
+
+/// The server that was to be asked is another one now: what may be repeated is asked there.
+fn moved() -> Trouble {
+    Trouble::unavailable(Then::Reconnect, "another server takes writes now")
 }
 
 async fn send(mut line: Line, what: Sent, args: Arc<[Arg]>) -> Ended {
@@ -230,7 +294,8 @@ async fn send(mut line: Line, what: Sent, args: Arc<[Arg]>) -> Ended {
 
 impl Line {
     fn connection(&mut self) -> &mut PgConnection {
-        self.connection.as_mut().expect("it is there until dropped")
+        let held = self.connection.as_mut();
+        held.expect("it is there until dropped").get()
     }
 
     /// Has it closed rather than used again.
@@ -242,7 +307,7 @@ impl Line {
 /// A pool takes back what is whole. Without a runtime it cannot: then it is only closed.
 impl Drop for Line {
     fn drop(&mut self) {
-        let Some(mut connection) = self.connection.take() else {
+        let Some(Held::Pooled(mut connection)) = self.connection.take() else {
             return;
         };
         if Handle::try_current().is_err() {

@@ -2,7 +2,7 @@
 //! one fixed table of what it did for a whole database, and fixed texts; here the tables' name is
 //! a choice, and several stores may share a database.
 
-use sqlx::postgres::{PgConnection, PgPool};
+use sqlx::postgres::PgConnection;
 use sqlx::{AssertSqlSafe, Connection, Row};
 
 use super::trouble::{NAME, Trouble};
@@ -21,10 +21,9 @@ const SERVER_VERSION_MIN: i32 = 120_000;
 
 /// Makes the tables what this build needs. Safe when many processes do it at once: whoever comes
 /// second waits, and then finds it done.
-pub(super) async fn migrate(pool: &PgPool, table: &Table) -> Result<(), OpenError> {
-    let mut connection = pool.acquire().await.map_err(refused)?;
-    check_server(&mut connection).await?;
-    let found = version(&mut connection, table).await?;
+pub(super) async fn migrate(connection: &mut PgConnection, table: &Table) -> Result<(), OpenError> {
+    check_server(connection).await?;
+    let found = version(connection, table).await?;
     if MIGRATIONS.from(found, table)?.is_empty() {
         return Ok(());
     }

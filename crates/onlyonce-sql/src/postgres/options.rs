@@ -6,6 +6,8 @@ use sqlx::ConnectOptions;
 use sqlx::postgres::PgConnectOptions;
 use url::Url;
 
+use super::hosts::Host;
+use super::target;
 use crate::shared::{SqlOptions, Table};
 use onlyonce_storekit::{OpenError, Options};
 
@@ -87,21 +89,32 @@ impl Default for PostgresOptions {
     }
 }
 
+/// What a store connects to.
+pub(super) enum Target {
+    /// One server, whatever it is.
+    One(Box<PgConnectOptions>),
+    /// That of these servers that takes writes.
+    Writable(Vec<Host>),
+}
+
 /// The choices in a URL, and how to connect.
-pub(super) fn read(url: &str) -> Result<(PostgresOptions, PgConnectOptions), OpenError> {
-    let mut address = Url::parse(url).map_err(|error| OpenError::url(&error.to_string()))?;
-    let (set, ours): (Vec<_>, Vec<_>) = address
-        .query_pairs()
+pub(super) fn read(url: &str) -> Result<(PostgresOptions, Target), OpenError> {
+    let query = url.split_once('?').map_or("", |(_, query)| query);
+    let query = query.split('#').next().unwrap_or_default();
+    let (set, ours): (Vec<_>, Vec<_>) = url::form_urlencoded::parse(query.as_bytes())
         .into_owned()
         .partition(|(name, _)| name.starts_with("options["));
     let ours = url::form_urlencoded::Serializer::new(String::new())
         .extend_pairs(ours)
         .finish();
     let mut given = Options::of(&format!("postgres:?{ours}"))?;
+    let addresses = target::addresses(url, &mut given)?;
     let options = choices(&mut given)?;
     let mut passed = url::form_urlencoded::Serializer::new(String::new());
     // The later of two wins: what the URL says.
-    passed.extend_pairs(session(&options)).extend_pairs(set);
+    passed
+        .extend_pairs(session(&options, addresses.writable))
+        .extend_pairs(set);
     for name in CONNECTING {
         if let Some(value) = given.take(name) {
             passed.append_pair(name, &value);
@@ -109,8 +122,23 @@ pub(super) fn read(url: &str) -> Result<(PostgresOptions, PgConnectOptions), Ope
     }
     given.finish()?;
     options.check()?;
-    address.set_query(Some(&passed.finish()));
-    let connect = PgConnectOptions::from_url(&address)
+    let passed = passed.finish();
+    let connects = addresses.each.into_iter().map(|mut address| {
+        address.set_query(Some(&passed));
+        connect(&address, &options)
+    });
+    let connects = connects.collect::<Result<Vec<_>, _>>()?;
+    let target = match <[PgConnectOptions; 1]>::try_from(connects) {
+        Ok([connect]) if !addresses.writable => Target::One(Box::new(connect)),
+        Ok(one) => Target::Writable(one.map(Host::new).into()),
+        Err(several) => Target::Writable(several.into_iter().map(Host::new).collect()),
+    };
+    Ok((options, target))
+}
+
+/// How to connect to one server.
+fn connect(address: &Url, options: &PostgresOptions) -> Result<PgConnectOptions, OpenError> {
+    let connect = PgConnectOptions::from_url(address)
         .map_err(|_| OpenError::url("an option of the connection has a wrong value"))?;
     // Statements are never logged: where values are spelled into them, they hold what was answered
     // to somebody.
@@ -119,13 +147,12 @@ pub(super) fn read(url: &str) -> Result<(PostgresOptions, PgConnectOptions), Ope
         Some(_) => connect,
         None => connect.application_name("onlyonce"),
     };
-    let connect = if options.pooled {
+    Ok(if options.pooled {
         // A pooler refuses what it does not know.
         connect.extra_float_digits(None)
     } else {
         connect
-    };
-    Ok((options, connect))
+    })
 }
 
 fn choices(given: &mut Options) -> Result<PostgresOptions, OpenError> {
@@ -144,7 +171,7 @@ fn choices(given: &mut Options) -> Result<PostgresOptions, OpenError> {
 
 /// How the server is to treat our sessions, whatever the defaults of the role and the database are.
 /// Behind a pooler they are not ours to set up: see [`before_each`].
-fn session(options: &PostgresOptions) -> Vec<(String, String)> {
+fn session(options: &PostgresOptions, writable: bool) -> Vec<(String, String)> {
     if options.pooled {
         return Vec::new();
     }
@@ -157,14 +184,16 @@ fn session(options: &PostgresOptions) -> Vec<(String, String)> {
         ("enable_mergejoin", "off"),
         ("jit", "off"),
         ("default_transaction_isolation", "read committed"),
-        ("default_transaction_read_only", "off"),
         ("bytea_output", "hex"),
         // What we have given up on ends, also where it could not be cancelled.
         ("statement_timeout", "60000"),
         ("lock_timeout", &lock_timeout.to_string()),
     ];
-    let settings = settings.map(|(name, value)| (format!("options[{name}]"), value.to_owned()));
-    settings.to_vec()
+    // Of several servers, one whose sessions begin read-only is closed to us, and found out by that.
+    let writes = (!writable).then_some(("default_transaction_read_only", "off"));
+    let settings = settings.into_iter().chain(writes);
+    let named = settings.map(|(name, value)| (format!("options[{name}]"), value.to_owned()));
+    named.collect()
 }
 
 /// What precedes a statement in its own transaction, where the session is somebody else's: the same

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use sqlx::postgres::{PgConnection, PgRow};
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgRow};
 use sqlx::{AssertSqlSafe, Connection, Row};
 use tokio::time::timeout;
 
-use super::lines::{Line, Lines};
+use super::lines::{Line, Lines, Places};
 use crate::shared::{Asking, GIVEN_UP_MAX, GivenUp};
 
 /// The server's process behind a connection: its number, and when it began, in microseconds, for
@@ -36,13 +36,13 @@ impl Backend {
     }
 
     /// Cancels what it does now.
-    async fn cancel(self, lines: &Lines) -> Result<(), sqlx::Error> {
+    async fn cancel(self, options: &PgConnectOptions) -> Result<(), sqlx::Error> {
         let Self { pid, began } = self;
         let text = format!(
             "SELECT pg_cancel_backend(pid) FROM pg_stat_activity
              WHERE pid = {pid} AND {BEGAN} = {began}"
         );
-        let mut connection = PgConnection::connect_with(&lines.pool.connect_options()).await?;
+        let mut connection = PgConnection::connect_with(options).await?;
         let cancel = sqlx::raw_sql(AssertSqlSafe(text));
         cancel.execute(&mut connection).await?;
         connection.close().await
@@ -58,6 +58,7 @@ pub(super) struct Ended {
 /// Cancels what is given up.
 pub(super) struct Cancel {
     pub(super) lines: Arc<Lines>,
+    pub(super) places: Arc<Places>,
     /// Unknown where the session is somebody else's: then its end is waited for.
     pub(super) backend: Option<Backend>,
 }
@@ -76,8 +77,9 @@ impl Cancel {
     async fn end_of(&self, mut asking: Asking<Ended>) -> Option<Ended> {
         if let Some(backend) = self.backend {
             let cancelling = async {
-                let _turn = self.lines.cancelling.lock().await;
-                timeout(self.lines.terms().timeout, backend.cancel(&self.lines)).await
+                let _turn = self.places.cancelling.lock().await;
+                let options = self.lines.source.options(self.places.chosen);
+                timeout(self.lines.terms().timeout, backend.cancel(&options)).await
             };
             let cancelled = tokio::select! {
                 biased;

@@ -6,12 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use onlyonce_core::Slot;
+use sqlx::ConnectOptions;
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::arg::Arg;
 use super::lines::Lines;
+use super::source::Source;
 use super::statements::Statements;
 use crate::shared::{Table, Waiters};
 
@@ -82,11 +84,19 @@ pub(super) fn announce(
 pub(super) struct Listening(JoinHandle<()>);
 
 impl Listening {
-    pub(super) fn start(options: PgConnectOptions, channel: String, waiting: Arc<Waiting>) -> Self {
+    pub(super) fn start(source: Source, channel: String, waiting: Arc<Waiting>) -> Self {
         Self(tokio::spawn(async move {
             let mut pause = RECONNECT_MIN;
             loop {
-                match listen(&options, &channel, &waiting).await {
+                let chosen = source.chosen();
+                let options = source.options(chosen);
+                let listening = listen(&options, &channel, &waiting);
+                let ended = tokio::select! {
+                    ended = listening => ended,
+                    // Where it listened, nothing is announced any more.
+                    () = source.left(chosen) => Ok(()),
+                };
+                match ended {
                     // It had been connected.
                     Ok(()) => pause = RECONNECT_MIN,
                     Err(_) => pause = RECONNECT_MAX.min(pause * 2),
@@ -117,7 +127,7 @@ async fn listen(
         .max_lifetime(None)
         .idle_timeout(None)
         .acquire_timeout(RECONNECT_MAX)
-        .connect_with(options.clone())
+        .connect_with(options.clone().disable_statement_logging())
         .await?;
     let mut listener = PgListener::connect_with(&pool).await?;
     listener.eager_reconnect(false);

@@ -82,6 +82,12 @@ impl<D: Dialect> Trouble<D> {
     pub(crate) fn words(self) -> String {
         self.cause.0
     }
+
+    /// The cause alone.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn cause(&self) -> &str {
+        &self.cause.0
+    }
 }
 
 impl<D: Dialect> From<Trouble<D>> for StoreError {

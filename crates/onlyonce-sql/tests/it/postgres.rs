@@ -3,6 +3,7 @@
 mod batching;
 mod bed;
 mod called;
+mod failover;
 mod given_up;
 mod inside;
 mod losing;
@@ -10,6 +11,7 @@ mod opening;
 mod reference;
 mod restarting;
 mod sessions;
+mod several;
 mod standby;
 mod support;
 mod traffic;

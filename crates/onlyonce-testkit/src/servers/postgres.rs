@@ -48,9 +48,14 @@ impl Postgres {
     /// Starts a standby that follows this server, and waits until it answers questions that only
     /// read. It is the synchronous one once [`synchronous`](Self::synchronous) says so.
     pub fn standby(&self) -> Result<Self, ServerError> {
+        self.standby_behind(&self.url())
+    }
+
+    /// The same, where the standby finds this server at another address: that of a proxy in between.
+    pub fn standby_behind(&self, url: &str) -> Result<Self, ServerError> {
         Self::start_as(PostgresRecipe {
             options: PostgresOptions::default(),
-            primary: Some(self.url()),
+            primary: Some(url.to_owned()),
         })
     }
 
