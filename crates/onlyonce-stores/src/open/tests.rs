@@ -63,6 +63,18 @@ fn an_address_is_shown_without_anything_that_may_be_a_password() {
     assert_eq!(shown("redis://:s3cret@host:1/0"), "redis://host:1");
 }
 
+#[cfg(feature = "postgres")]
+#[test]
+fn the_servers_of_a_postgresql_that_fails_over_are_checked_without_asking_them() {
+    let servers = "postgres://user:s3cret@a:5432,b:5433/db?target_session_attrs=";
+
+    assert!(check_url(&format!("{servers}read-write&cache=1MiB")).is_ok());
+    let told = check_url(&format!("{servers}any")).unwrap_err().to_string();
+    assert!(told.contains("must be read-write"), "{told}");
+    assert_eq!(shown(servers), "postgres://a:5432,b:5433");
+    assert_eq!(server(servers).unwrap().port, 5432);
+}
+
 #[cfg(all(feature = "redis", feature = "postgres", feature = "mysql"))]
 #[tokio::test]
 async fn a_server_that_is_not_there_is_named_by_its_address_and_not_by_its_password() {

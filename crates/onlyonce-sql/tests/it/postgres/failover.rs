@@ -186,7 +186,7 @@ async fn a_standby_promoted_under_load_loses_nothing_and_the_demoted_primary_ack
     let runs = ledger.runs.lock().unwrap().clone();
     let twice: Vec<_> = runs.iter().filter(|(_, runs)| **runs > 1).collect();
     assert!(twice.is_empty(), "{twice:?}");
-    let alone = engine(&standby.url()).await;
+    let alone = engine(&format!("{}?{OPTIONS}", standby.url())).await;
     let told = ledger.told.lock().unwrap().clone();
     let again = told.iter().map(|(name, _)| call(&alone, &ledger, name));
     let again = futures_util::future::join_all(again).await;
@@ -198,4 +198,11 @@ async fn a_standby_promoted_under_load_loses_nothing_and_the_demoted_primary_ack
         );
         assert_eq!(*body, format!("{name} run 1"));
     }
+
+    // The promoted server's own setting counts there: with no standby of its own it tells nothing more.
+    let (known, answered) = told.first().unwrap();
+    tokio::task::block_in_place(|| standby.synchronous()).unwrap();
+    until(async || call(&alone, &ledger, known).await.is_none()).await;
+    let _next = tokio::task::block_in_place(|| standby.standby()).unwrap();
+    until(async || call(&alone, &ledger, known).await.as_ref() == Some(answered)).await;
 }

@@ -3,7 +3,7 @@
 
 use futures_util::future::join_all;
 use onlyonce_core::operate::{Filter, Page};
-use onlyonce_core::{Completed, Operate, Response, Store};
+use onlyonce_core::{Claimed, Completed, Operate, Response, Store};
 use onlyonce_sql::PostgresStore;
 use onlyonce_testkit::servers::{Shared, shared};
 use std::sync::Arc;
@@ -11,9 +11,9 @@ use std::sync::Arc;
 use super::bed::{Bed, direct_url, random_name, with_options};
 use super::support::{LONG, body, fresh, granted, rival, taken};
 
-const DEFAULTS: [(&str, &str); 11] = [
+const ISOLATIONS: [&str; 2] = ["repeatable read", "serializable"];
+const DEFAULTS: [(&str, &str); 10] = [
     ("bytea_output", "'escape'"),
-    ("default_transaction_isolation", "'repeatable read'"),
     ("default_transaction_read_only", "on"),
     ("standard_conforming_strings", "off"),
     ("timezone", "'Asia/Kathmandu'"),
@@ -32,10 +32,13 @@ struct Role {
 }
 
 impl Role {
-    async fn new() -> Self {
+    async fn new(isolation: &str) -> Self {
         let bed = Bed::direct().await;
         let name = random_name();
-        let mut text = format!("CREATE ROLE {name} SUPERUSER LOGIN;");
+        let mut text = format!(
+            "CREATE ROLE {name} SUPERUSER LOGIN;
+             ALTER ROLE {name} SET default_transaction_isolation = '{isolation}';"
+        );
         for (setting, value) in DEFAULTS {
             text += &format!("ALTER ROLE {name} SET {setting} = {value};");
         }
@@ -59,7 +62,13 @@ impl Role {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_defaults_of_a_role_change_no_record() {
-    let role = Role::new().await;
+    for isolation in ISOLATIONS {
+        changes_no_record(isolation).await;
+    }
+}
+
+async fn changes_no_record(isolation: &str) {
+    let role = Role::new(isolation).await;
     let every_byte: Vec<u8> = (0..=255).collect();
     for options in ["", "&pooled=true"] {
         let table = random_name();
@@ -95,15 +104,77 @@ async fn the_defaults_of_a_role_change_no_record() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn many_may_make_the_tables_at_once_whatever_the_isolation_of_the_role() {
-    let role = Role::new().await;
-    for options in ["&pooled=true&connections=1", "&connections=1"] {
-        let url = role.url(&random_name(), options);
+    for isolation in ISOLATIONS {
+        let role = Role::new(isolation).await;
+        for options in ["&pooled=true&connections=1", "&connections=1"] {
+            let url = role.url(&random_name(), options);
 
-        let opened = join_all((0..12).map(|_| PostgresStore::open(&url))).await;
+            let opened = join_all((0..12).map(|_| PostgresStore::open(&url))).await;
 
-        for store in opened {
-            store.unwrap().ping().await.unwrap();
+            for store in opened {
+                store.unwrap().ping().await.unwrap();
+            }
         }
+        role.done_with().await;
+    }
+}
+
+/// A serialization failure, with claims that meet and sweeps beside them, would be told to somebody.
+#[tokio::test(flavor = "multi_thread")]
+async fn claims_that_meet_are_decided_whatever_the_isolation_of_the_role() {
+    for isolation in ISOLATIONS {
+        let role = Role::new(isolation).await;
+        for options in ["", "&pooled=true"] {
+            let url = role.url(&random_name(), options);
+            let stores = [
+                PostgresStore::open(&url).await.unwrap(),
+                PostgresStore::open(&url).await.unwrap(),
+            ];
+            for _ in 0..10 {
+                let claim = fresh();
+                let rivals: Vec<_> = (0..20).map(|_| rival(&claim)).collect();
+
+                let claims = rivals.iter().enumerate();
+                let claims = claims.map(|(n, claim)| stores[n % 2].claim(claim));
+                let (claimed, swept) = tokio::join!(join_all(claims), stores[0].sweep(10));
+
+                swept.unwrap();
+                let granted = claimed.into_iter().map(Result::unwrap);
+                let granted = granted.filter(|it| matches!(it, Claimed::Granted { .. }));
+                assert_eq!(granted.count(), 1, "{isolation} {options}");
+            }
+        }
+        role.done_with().await;
+    }
+}
+
+/// A statement may take as long as the store's own options say.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_statement_timeout_of_a_role_ends_nothing_of_the_stores() {
+    let role = Role::new("read committed").await;
+    let name = &role.name;
+    let patience = format!("ALTER ROLE {name} SET statement_timeout = '200ms'");
+    role.bed.execute(patience).await;
+    for options in ["", "&pooled=true"] {
+        let table = random_name();
+        let store = PostgresStore::open(&role.url(&table, options)).await;
+        let store = store.unwrap();
+        role.bed
+            .execute(format!(
+                "CREATE FUNCTION {table}_slow() RETURNS trigger LANGUAGE plpgsql AS
+                    $$ BEGIN PERFORM pg_sleep(0.5); RETURN NEW; END $$;
+                 CREATE TRIGGER slow BEFORE INSERT ON {table}
+                    FOR EACH ROW EXECUTE FUNCTION {table}_slow()"
+            ))
+            .await;
+
+        let claim = fresh();
+        granted(&store, &claim).await;
+
+        assert_eq!(taken(&store, &rival(&claim)).await.token, claim.token);
+        drop(store);
+        let away = format!("DROP TRIGGER slow ON {table}; DROP FUNCTION {table}_slow");
+        role.bed.execute(away).await;
     }
     role.done_with().await;
 }
