@@ -119,8 +119,11 @@ async fn load(engines: Arc<[Engine; 2]>, first: usize, ledger: Arc<Ledger>) {
 /// Asks a gateway that knows the old primary alone for everything there is, and new keys; how many calls
 /// were refused, and what it acknowledged.
 async fn ask_the_old(stale: Engine, ledger: Arc<Ledger>) -> (usize, Vec<String>) {
+    const ROUNDS_MIN: usize = 3;
     let (mut refused, mut acknowledged) = (0, Vec::new());
-    while !ledger.stop.load(Ordering::SeqCst) {
+    let mut rounds = 0;
+    while rounds < ROUNDS_MIN || !ledger.stop.load(Ordering::SeqCst) {
+        rounds += 1;
         let ran: Vec<String> = ledger.runs.lock().unwrap().keys().cloned().collect();
         let newest = ran.iter().max().cloned();
         let new = format!("stale-{:08}-of-bob", refused);
@@ -181,7 +184,7 @@ async fn a_standby_promoted_under_load_loses_nothing_and_the_demoted_primary_ack
 
     eprintln!("followed after {followed:?}; {refused} calls refused by the demoted primary");
     assert!(followed < FOLLOWED_WITHIN, "{followed:?}");
-    assert!(refused > 20, "{refused}");
+    assert!(refused > 60, "{refused}");
     assert!(acknowledged.is_empty(), "{acknowledged:?}");
     let runs = ledger.runs.lock().unwrap().clone();
     let twice: Vec<_> = runs.iter().filter(|(_, runs)| **runs > 1).collect();
