@@ -33,6 +33,7 @@ mod lines;
 mod migrate;
 mod operate;
 mod options;
+mod places;
 mod row;
 mod running;
 mod server;

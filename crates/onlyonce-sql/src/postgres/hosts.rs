@@ -1,7 +1,8 @@
 //! Several servers, of which one takes writes: which one that is now, and connections to it.
 //!
-//! All are asked every two seconds, and whenever the one in use cannot be. A primary that was cut off and
-//! replaced may stay alive without knowing: of two that take writes, the newer timeline is right.
+//! All are asked every two seconds, and whenever a connection to the one in use cannot be made. A
+//! primary that was cut off and replaced may stay alive without knowing it: of two that take writes,
+//! the one on the newer timeline is right.
 
 use std::fmt;
 use std::sync::Arc;
@@ -118,8 +119,8 @@ impl Hosts {
         self.look_after(self.looks.load(Ordering::Acquire)).await
     }
 
-    /// Asks all servers; who came while somebody did takes what that found. `looks` is how often it was
-    /// done before.
+    /// Asks all servers. `looks` is how often that was done when the caller found out that it is needed:
+    /// if it was done again since then, the caller gets what that found.
     async fn look_after(&self, looks: u64) -> Result<Chosen, Trouble> {
         let mut last = self.last.lock().await;
         if self.looks.load(Ordering::Acquire) != looks

@@ -10,14 +10,13 @@ use onlyonce_core::{Clock, SystemClock};
 use sqlx::postgres::{PgConnection, PgRow};
 use sqlx::{AssertSqlSafe, Connection};
 use tokio::runtime::Handle;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use super::arg::{self, Arg};
 use super::options;
+use super::places::{Places, moved};
 use super::running::{Backend, Cancel, Ended};
 use super::source::{Held, Source};
-use super::standing::Chosen;
 use super::statements::Statement;
 use super::trouble::{Then, Trouble};
 use crate::shared::{Running, lock};
@@ -33,37 +32,6 @@ pub(super) struct Lines {
     exhausted: AtomicU64,
     terms: Terms,
     clock: SystemClock,
-}
-
-/// What there is for one server. Another one that takes writes begins with nothing: what was left behind on
-/// this one does not hold it up.
-pub(super) struct Places {
-    /// Which of several servers.
-    pub(super) chosen: Option<Chosen>,
-    idle: Mutex<Vec<Line>>,
-    /// A statement keeps its place until the server has ended it, also after its caller gave up:
-    /// what the server can be made to do at the same time is bounded.
-    free: Arc<Semaphore>,
-    /// Held while a statement is cancelled, on one more connection: never on two.
-    pub(super) cancelling: tokio::sync::Mutex<()>,
-}
-
-impl Places {
-    fn new(chosen: Option<Chosen>, connections: usize) -> Arc<Self> {
-        Arc::new(Self {
-            chosen,
-            idle: Mutex::default(),
-            free: Arc::new(Semaphore::new(connections)),
-            cancelling: tokio::sync::Mutex::default(),
-        })
-    }
-
-    async fn turn(&self, at_most: Duration) -> Result<OwnedSemaphorePermit, Trouble> {
-        let turn = timeout(at_most, Arc::clone(&self.free).acquire_owned()).await;
-        // It is closed when another server takes writes.
-        let turn = turn.map_err(|_| Trouble::late())?;
-        turn.map_err(|_| moved())
-    }
 }
 
 /// How connections are used.
@@ -268,11 +236,6 @@ impl Lines {
             lock(&places.idle).push(line);
         }
     }
-}
-
-/// The server that was to be asked is another one now: what may be repeated is asked there.
-fn moved() -> Trouble {
-    Trouble::unavailable(Then::Reconnect, "another server takes writes now")
 }
 
 async fn send(mut line: Line, what: Sent, args: Arc<[Arg]>) -> Ended {

@@ -6,7 +6,8 @@ use sqlx::postgres::{PgConnectOptions, PgConnection, PgRow};
 use sqlx::{AssertSqlSafe, Connection, Row};
 use tokio::time::timeout;
 
-use super::lines::{Line, Lines, Places};
+use super::lines::{Line, Lines};
+use super::places::Places;
 use crate::shared::{Asking, GIVEN_UP_MAX, GivenUp};
 
 /// The server's process behind a connection: its number, and when it began, in microseconds, for
