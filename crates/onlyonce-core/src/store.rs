@@ -227,6 +227,8 @@ pub struct StoreError {
     pub source: Option<Box<dyn std::error::Error + Send + Sync>>,
     /// The store was never asked: there is nothing to take back.
     is_unsent: bool,
+    /// Others were faster, time and again: the store itself is well.
+    is_contested: bool,
 }
 
 /// What kind of trouble a store has.
@@ -268,6 +270,7 @@ impl StoreError {
             kind,
             source: None,
             is_unsent: false,
+            is_contested: false,
         }
     }
 
@@ -301,6 +304,19 @@ impl StoreError {
     /// Whether the store was never asked, so that it cannot have acted.
     pub fn is_unsent(&self) -> bool {
         self.is_unsent
+    }
+
+    /// The same of a store that is well, but in which others were faster time and again: a race that
+    /// was not decided in time is no reason to take the store for broken.
+    #[must_use]
+    pub fn contested(mut self) -> Self {
+        self.is_contested = true;
+        self
+    }
+
+    /// Whether the store answered, and others were faster each time.
+    pub fn is_contested(&self) -> bool {
+        self.is_contested
     }
 
     /// The same with its cause.

@@ -36,7 +36,7 @@ const PROBE_EVERY: Duration = Duration::from_secs(1);
 ///   failure would begin it again at once. If no answer comes, or the store has no operators' side,
 ///   one claim is let through after 60 s, and its end decides. Renewing, completing and releasing
 ///   always try, because they finish what has begun. Only `Unavailable` is a failure: a store that
-///   says it is full, or that another was first, is there.
+///   says it is full, or that others were faster ([`StoreError::is_contested`]), is there.
 ///
 /// Timeouts follow tokio's time; the breaker follows the clock it is given.
 ///
@@ -252,6 +252,7 @@ struct TimedOut {
     after: Duration,
 }
 
+/// Whether an error speaks of a store that fails. One in which others were faster has answered.
 fn is_unavailable(error: &StoreError) -> bool {
-    error.kind == StoreErrorKind::Unavailable
+    error.kind == StoreErrorKind::Unavailable && !error.is_contested()
 }

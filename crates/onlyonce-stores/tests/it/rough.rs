@@ -26,6 +26,8 @@ pub(crate) enum Fault {
     Nothing,
     /// Fails without acting.
     Fail(StoreErrorKind),
+    /// Others were faster, time and again.
+    LoseRace,
     /// Acts, then fails.
     LoseReply,
     /// Never ends, and does not act.
@@ -91,6 +93,9 @@ impl Rough {
         match fault {
             Fault::Nothing => act.await,
             Fault::Fail(kind) => Err(StoreError::new("rough", kind)),
+            Fault::LoseRace => {
+                Err(StoreError::new("rough", StoreErrorKind::Unavailable).contested())
+            }
             Fault::LoseReply => {
                 act.await?;
                 Err(StoreError::new("rough", StoreErrorKind::Unavailable))

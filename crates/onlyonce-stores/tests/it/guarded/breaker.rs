@@ -51,6 +51,19 @@ async fn five_failures_in_a_row_open_it_and_claims_are_refused_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_store_in_which_others_are_faster_is_not_taken_for_broken() {
+    let (rough, store) = brittle();
+
+    rough.always(Fault::LoseRace);
+    for _ in 0..20 {
+        failure(store.claim(&claim()).await);
+    }
+
+    assert_eq!(store.state(), BreakerState::Closed);
+    assert_eq!(store.tally().opened, 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_refusal_says_how_long_it_stays_open() {
     let (rough, store) = brittle();
     fail_claims(&rough, &store, 5).await;
