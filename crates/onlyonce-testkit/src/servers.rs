@@ -23,6 +23,7 @@ mod command;
 mod daemon;
 mod error;
 pub mod faketime;
+mod galera;
 mod home;
 mod mariadb;
 mod patience;
@@ -39,6 +40,7 @@ mod tree;
 
 pub use self::daemon::Daemon;
 pub use self::error::ServerError;
+pub use self::galera::{Galera, GaleraNode};
 pub use self::mariadb::{MariaDb, MariaDbOptions};
 pub use self::pgbouncer::PgBouncer;
 pub use self::ports::free_port;

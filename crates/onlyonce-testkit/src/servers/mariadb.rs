@@ -9,10 +9,10 @@ use super::home::Home;
 use super::program::{MARIADB, MARIADB_INSTALL, MARIADBD};
 use super::{Server, ServerError};
 
-const ACCOUNT: &str = "mysql";
+pub(super) const ACCOUNT: &str = "mysql";
 const USER: &str = "onlyonce";
-const DATABASE: &str = "onlyonce";
-const DATA: &str = "data";
+pub(super) const DATABASE: &str = "onlyonce";
+pub(super) const DATA: &str = "data";
 const SOCKET: &str = "mariadb.sock";
 const CONNECTIONS_MAX: usize = 200;
 
@@ -39,14 +39,7 @@ impl MariaDb {
     pub fn start(options: MariaDbOptions) -> Result<Self, ServerError> {
         let user = Account::choose(None, ACCOUNT)?;
         let daemon = Daemon::start(MariaDbRecipe { options }, user)?;
-        sql(
-            daemon.home(),
-            &format!(
-                "CREATE DATABASE {DATABASE};
-                 CREATE USER {USER}@'127.0.0.1';
-                 GRANT ALL ON *.* TO {USER}@'127.0.0.1' WITH GRANT OPTION"
-            ),
-        )?;
+        grant(daemon.home())?;
         Ok(Self { daemon })
     }
 
@@ -58,7 +51,7 @@ impl MariaDb {
     /// Makes a database and returns its address.
     pub fn create_database(&self, name: &str) -> Result<String, ServerError> {
         self.sql(&format!("CREATE DATABASE `{name}`"))?;
-        Ok(url(self.port(), name))
+        Ok(url(&format!("127.0.0.1:{}", self.port()), name))
     }
 }
 
@@ -68,7 +61,7 @@ impl Server for MariaDb {
     }
 
     fn url(&self) -> String {
-        url(self.port(), DATABASE)
+        url(&format!("127.0.0.1:{}", self.port()), DATABASE)
     }
 }
 
@@ -78,12 +71,7 @@ impl Recipe for MariaDbRecipe {
     }
 
     fn install(&self, home: &Home) -> Result<(), ServerError> {
-        let mut install = Command::new(MARIADB_INSTALL.find()?);
-        install
-            .arg("--no-defaults")
-            .arg(format!("--datadir={}", home.file(DATA).display()))
-            .args(["--auth-root-authentication-method=normal", "--skip-test-db"]);
-        home.run(MARIADB_INSTALL.name, &install)
+        install(home)
     }
 
     fn configure(&self, _: &Home, _: Ports) -> Result<(), ServerError> {
@@ -92,26 +80,7 @@ impl Recipe for MariaDbRecipe {
     }
 
     fn command(&self, home: &Home, ports: Ports) -> Result<Command, ServerError> {
-        let mut command = Command::new(MARIADBD.find()?);
-        command
-            .arg("--no-defaults")
-            .arg(format!("--datadir={}", home.file(DATA).display()))
-            .arg(format!("--tmpdir={}", home.path().display()))
-            .arg(format!("--socket={}", home.file(SOCKET).display()))
-            .arg(format!("--pid-file={}", home.file("pid").display()))
-            .arg("--bind-address=127.0.0.1")
-            .arg(format!("--port={}", ports.main))
-            .arg(format!("--max-connections={CONNECTIONS_MAX}"))
-            .args(["--skip-name-resolve", "--character-set-server=utf8mb4"]);
-        if self.options.fast {
-            command.args([
-                "--innodb-flush-log-at-trx-commit=2",
-                "--innodb-doublewrite=0",
-                "--innodb-flush-method=nosync",
-            ]);
-        }
-        command.args(&self.options.arguments);
-        Ok(command)
+        serve(home, ports, &self.options)
     }
 
     fn check(&self, home: &Home, _: Ports) -> Result<(), String> {
@@ -122,8 +91,56 @@ impl Recipe for MariaDbRecipe {
     }
 }
 
+/// Makes fresh data.
+pub(super) fn install(home: &Home) -> Result<(), ServerError> {
+    let mut install = Command::new(MARIADB_INSTALL.find()?);
+    install
+        .arg("--no-defaults")
+        .arg(format!("--datadir={}", home.file(DATA).display()))
+        .args(["--auth-root-authentication-method=normal", "--skip-test-db"]);
+    home.run(MARIADB_INSTALL.name, &install)
+}
+
+/// The command that runs a server on what is in its folder.
+pub(super) fn serve(
+    home: &Home,
+    ports: Ports,
+    options: &MariaDbOptions,
+) -> Result<Command, ServerError> {
+    let mut command = Command::new(MARIADBD.find()?);
+    command
+        .arg("--no-defaults")
+        .arg(format!("--datadir={}", home.file(DATA).display()))
+        .arg(format!("--tmpdir={}", home.path().display()))
+        .arg(format!("--socket={}", home.file(SOCKET).display()))
+        .arg(format!("--pid-file={}", home.file("pid").display()))
+        .arg("--bind-address=127.0.0.1")
+        .arg(format!("--port={}", ports.main))
+        .arg(format!("--max-connections={CONNECTIONS_MAX}"))
+        .args(["--skip-name-resolve", "--character-set-server=utf8mb4"]);
+    if options.fast {
+        command.args([
+            "--innodb-flush-log-at-trx-commit=2",
+            "--innodb-doublewrite=0",
+            "--innodb-flush-method=nosync",
+        ]);
+    }
+    command.args(&options.arguments);
+    Ok(command)
+}
+
+/// Makes the database and the user of the tests.
+pub(super) fn grant(home: &Home) -> Result<(), ServerError> {
+    let made = format!(
+        "CREATE DATABASE {DATABASE};
+         CREATE USER {USER}@'127.0.0.1';
+         GRANT ALL ON *.* TO {USER}@'127.0.0.1' WITH GRANT OPTION"
+    );
+    sql(home, &made).map(drop)
+}
+
 /// Asks through the socket in the server's folder, where no other server can answer.
-fn sql(home: &Home, statements: &str) -> Result<String, ServerError> {
+pub(super) fn sql(home: &Home, statements: &str) -> Result<String, ServerError> {
     let mut command = ask(MARIADB)?;
     command
         .args(["--no-defaults", "--user=root", "--batch", "--raw"])
@@ -133,6 +150,7 @@ fn sql(home: &Home, statements: &str) -> Result<String, ServerError> {
     answer(MARIADB, &mut command)
 }
 
-fn url(port: u16, database: &str) -> String {
-    format!("mysql://{USER}@127.0.0.1:{port}/{database}")
+/// The address of a database at one host, or at several with commas between.
+pub(super) fn url(hosts: &str, database: &str) -> String {
+    format!("mysql://{USER}@{hosts}/{database}")
 }

@@ -10,8 +10,14 @@ use std::process::{Command, Stdio};
 
 use super::{ServerError, faketime};
 
-/// Where Debian puts servers, and libraries for Java; not in everyone's `PATH`.
-const MORE_FOLDERS: [&str; 4] = ["/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/share/java"];
+/// Where Debian puts servers, their plugins, and libraries for Java; not in everyone's `PATH`.
+const MORE_FOLDERS: [&str; 5] = [
+    "/usr/local/sbin",
+    "/usr/sbin",
+    "/sbin",
+    "/usr/share/java",
+    "/usr/lib/galera",
+];
 /// Has one folder for each installed major version.
 const POSTGRES_FOLDER: &str = "/usr/lib/postgresql";
 
@@ -34,6 +40,10 @@ pub(super) const PSQL: Program = Program::new("psql", "postgresql");
 pub(super) const MARIADB_INSTALL: Program = Program::new("mariadb-install-db", "mariadb-server");
 pub(super) const MARIADBD: Program = Program::new("mariadbd", "mariadb-server");
 pub(super) const MARIADB: Program = Program::new("mariadb", "mariadb-server");
+/// Makes a cluster of MariaDB servers; a library that they load.
+pub(super) const GALERA: Program = Program::new("libgalera_smm.so", "galera-4");
+/// Copies the data of one of them to another.
+pub(super) const RSYNC: Program = Program::new("rsync", "rsync");
 pub(super) const PGBOUNCER: Program = Program::new("pgbouncer", "pgbouncer");
 // What tests of the gateway put behind it and in front of it.
 const NGINX: Program = Program::new("nginx", "nginx");
@@ -63,7 +73,7 @@ const STRACE: Program = Program::new("strace", "strace");
 /// Judges the unit of the Debian package.
 const SYSTEMD_ANALYZE: Program = Program::new("systemd-analyze", "systemd");
 
-const ALL: [Program; 28] = [
+const ALL: [Program; 30] = [
     REDIS_SERVER,
     REDIS_CLI,
     REDIS_SENTINEL,
@@ -75,6 +85,8 @@ const ALL: [Program; 28] = [
     MARIADB_INSTALL,
     MARIADBD,
     MARIADB,
+    GALERA,
+    RSYNC,
     PGBOUNCER,
     NGINX,
     PYTHON,
