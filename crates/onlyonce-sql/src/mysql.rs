@@ -14,6 +14,7 @@ use sqlx::mysql::{MySqlConnectOptions, MySqlPool, MySqlPoolOptions};
 
 use self::batches::{Gathered, ask, gather};
 use self::lines::{Lines, Terms};
+use self::nodes::{Callers, Moves, Nodes};
 use self::server::{Server, Stepped, alive};
 use self::statements::Statements;
 use self::verbs::{Claiming, Completing, Looking, Verb};
@@ -23,7 +24,9 @@ use onlyonce_storekit::OpenError;
 
 mod batches;
 mod connect;
+mod hosts;
 mod lines;
+mod nodes;
 mod operate;
 mod rows;
 mod server;
@@ -51,6 +54,10 @@ const PAUSE_MAX: Duration = Duration::from_millis(500);
 /// Options of the URL, besides those of [`SqlOptions`] and those of the connection itself
 /// (`ssl-mode`, `ssl-ca`, `ssl-cert`, `ssl-key`, `socket` and so on): none.
 ///
+/// The URL may name the nodes of a Galera cluster: `mariadb://app@a:3306,b:3307,c/shop`. The first that
+/// takes writes is used, in their order, until it fails; then the next one. What is read is what the
+/// whole cluster had agreed on when it was asked.
+///
 /// The tables are InnoDB's. With a binary log, its format must be `MIXED` or `ROW`. An answer that
 /// is not at least 64 KiB smaller than the server's `max_allowed_packet` is too large. Who waits for a claim that another process
 /// holds asks again after 20 to 500 milliseconds: these servers cannot call.
@@ -74,28 +81,48 @@ pub struct MySqlStore {
 }
 
 impl MySqlStore {
-    /// Connects to the server that `url` names, and makes or migrates the tables.
+    /// Connects to the server that `url` names, or to the first of its servers that takes writes, and
+    /// makes or migrates the tables.
     pub async fn open(url: &str) -> Result<Self, OpenError> {
-        let (options, connect) = connect::parse(url)?;
+        let (options, servers) = connect::parse(url)?;
+        let first = servers.first().cloned().unwrap_or_default();
+        let moves = Arc::new(Moves::default());
+        let seen = Arc::clone(&moves);
         let pool = MySqlPoolOptions::new()
             .max_connections(options.connections)
             .acquire_timeout(options.timeout)
-            .connect_lazy_with(connect);
-        Self::with_pool(pool, options).await
+            // Callers belong on the node that the store uses.
+            .before_acquire(move |_, about| {
+                let is_current = seen.is_since(about.age);
+                Box::pin(async move { Ok(is_current) })
+            })
+            .connect_lazy_with(first);
+        Self::start(servers, Callers::new(pool, moves), options).await
     }
 
     /// Uses the database of `pool`, by connections of its own with the same settings: they need a
     /// session of their own kind, and must not wait for handlers that hold connections.
     pub async fn with_pool(pool: MySqlPool, options: SqlOptions) -> Result<Self, OpenError> {
+        let server = MySqlConnectOptions::clone(&pool.connect_options());
+        let callers = Callers::new(pool, Arc::default());
+        Self::start(vec![server], callers, options).await
+    }
+
+    async fn start(
+        servers: Vec<MySqlConnectOptions>,
+        callers: Callers,
+        options: SqlOptions,
+    ) -> Result<Self, OpenError> {
         let table = options.check()?;
-        let connect = MySqlConnectOptions::clone(&pool.connect_options());
-        let packet_bytes_max = connect::prepare(&connect, &table, options.timeout).await?;
+        let pool = callers.pool().clone();
         let terms = Terms {
             connections: options.connections as usize,
             timeout: options.timeout,
         };
+        let nodes = Nodes::new(servers, terms, callers);
+        let packet_bytes_max = connect::prepare(&nodes, &table).await?;
         let server = Arc::new(Server {
-            lines: Lines::new(connect, packet_bytes_max, terms),
+            lines: Lines::new(nodes, packet_bytes_max, terms),
             statements: Statements::new(table),
             waiters: Arc::default(),
             archive: options.archive,
@@ -140,7 +167,7 @@ impl MySqlStore {
                 },
             }
         }
-        Err(trouble::Trouble::locked().to_error())
+        Err(trouble::Trouble::raced().to_error())
     }
 }
 

@@ -2,7 +2,6 @@
 //! in halves where one row spoils it for the others.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::server::Server;
 use super::trouble::{NAME, Then};
@@ -15,9 +14,6 @@ type Batch<V> = Vec<Asked<V, Answer<V>>>;
 
 /// How large one text may be; what does not fit goes next.
 const BATCH_BYTES_MAX: usize = 2 << 20;
-/// How often the same is tried again after a deadlock. Sorted batches hardly ever have one.
-const REPEATS_MAX: u32 = 20;
-const REPEAT_PAUSE: Duration = Duration::from_millis(2);
 
 /// Gathers questions of one kind, with `workers` batches on their way at the same time.
 pub(super) fn gather<V: Verb>(
@@ -43,7 +39,6 @@ async fn run<V: Verb>(server: &Server, mut batch: Batch<V>) {
     // A text of several rows leaves room for what else is in it.
     let most = BATCH_BYTES_MAX.min(server.response_bytes_max() / 2);
     let mut parts = fitting(batch, most);
-    let mut repeats = 0;
     while let Some(mut part) = parts.pop() {
         let questions: Vec<_> = part.iter().map(|asked| &asked.question).collect();
         let text = V::text(&server.statements, &questions);
@@ -58,11 +53,6 @@ async fn run<V: Verb>(server: &Server, mut batch: Batch<V>) {
             Err(trouble) => trouble,
         };
         match trouble.then {
-            Then::Repeat if repeats < REPEATS_MAX => {
-                repeats += 1;
-                tokio::time::sleep(REPEAT_PAUSE * repeats).await;
-                parts.push(part);
-            }
             Then::Split if part.len() > 1 => {
                 let half = part.split_off(part.len() / 2);
                 parts.extend([half, part]);

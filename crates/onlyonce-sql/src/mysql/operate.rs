@@ -64,7 +64,7 @@ impl Operate for MySqlStore {
                         .fill("DELETE FROM {table} WHERE slot = "),
                 );
                 text.bytes(slot.as_bytes());
-                let answered = self.server.lines.ask(&text).await?;
+                let answered = self.server.lines.read(&text).await?;
                 self.server.waiters.wake(slot);
                 Ok(answered.changed.first().is_some_and(|dropped| *dropped > 0))
             }
@@ -129,7 +129,7 @@ impl Operate for MySqlStore {
                  AND expires_at <= {BEGAN} AND state <> 'R') FROM {{table}} \
              WHERE sweep_at > {BEGAN} AND expires_at > {BEGAN} AND state <> 'R'"
         )));
-        let answered = self.server.lines.ask(&text).await?;
+        let answered = self.server.lines.read(&text).await?;
         let row = answered.rows.first().ok_or_else(Trouble::late)?;
         let number =
             |at: usize| -> Result<u64, Trouble> { Ok(u64::try_from(row.int(at)?).unwrap_or(0)) };
@@ -147,7 +147,7 @@ impl Operate for MySqlStore {
 
     async fn ping(&self) -> Result<(), StoreError> {
         let text = Text::of(self.server.statements.fill("SELECT 1 FROM {table} LIMIT 1"));
-        self.server.lines.ask(&text).await?;
+        self.server.lines.read(&text).await?;
         Ok(())
     }
 
@@ -213,7 +213,7 @@ impl Operate for MySqlStore {
             .bytes(offer);
         offering.sql(") ON DUPLICATE KEY UPDATE name = name");
         for _ in 0..REPEATS_MAX {
-            let answered = self.server.lines.ask(&read).await?;
+            let answered = self.server.lines.read(&read).await?;
             if let Some(row) = answered.rows.first() {
                 return Ok(row.bytes(0).map_err(Trouble::from)?);
             }
@@ -222,14 +222,14 @@ impl Operate for MySqlStore {
                 Ok(_) | Err(_) => {}
             }
         }
-        Err(Trouble::locked().to_error())
+        Err(Trouble::raced().to_error())
     }
 
     async fn agreed(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
         let statements = &self.server.statements;
         let mut read = Text::of(statements.fill("SELECT value FROM {table}_agreed WHERE name = "));
         read.bytes(name.as_bytes());
-        let answered = self.server.lines.ask(&read).await?;
+        let answered = self.server.lines.read(&read).await?;
         match answered.rows.first() {
             Some(row) => Ok(Some(row.bytes(0).map_err(Trouble::from)?)),
             None => Ok(None),

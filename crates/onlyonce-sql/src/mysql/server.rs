@@ -47,6 +47,9 @@ pub(super) struct Read {
 
 /// A row that is locked for this long is one that its holder works on.
 const LOCKED_MIN: Duration = Duration::from_secs(1);
+/// How long a step is tried again that others are faster than: less than a caller waits, so that it
+/// hears of a race and not of a store that does not answer.
+const RACED_MAX: Duration = Duration::from_secs(2);
 /// For how long a claim counts as alive whose row is locked: then it is looked at again.
 const LOCKED_ALIVE: Duration = Duration::from_secs(1);
 /// Between two looks at a row that somebody else was faster to change, or has locked.
@@ -97,8 +100,8 @@ impl Server {
             if matches!(&locked, Some((since, _)) if now.saturating_sub(*since) > LOCKED_MIN) {
                 return Ok(Stepped::Locked(read.held, read.now));
             }
-            if now.saturating_sub(started) > self.lines.terms().timeout {
-                return Err(Trouble::locked().to_error());
+            if now.saturating_sub(started) > self.lines.terms().timeout.min(RACED_MAX) {
+                return Err(Trouble::raced().to_error());
             }
             tokio::time::sleep(pause).await;
             pause = PAUSE_MAX.min(pause * 2);
@@ -128,7 +131,7 @@ impl Server {
     }
 
     async fn read_with(&self, text: &Text) -> Result<Read, StoreError> {
-        let answered = self.lines.ask(text).await?;
+        let answered = self.lines.read(text).await?;
         let clock = answered.rows.first().and_then(|row| row.int(0).ok());
         let now = from_millis(clock.ok_or_else(|| Trouble::late().to_error())?);
         let Some((_, row)) = answered.rows.get(1).and_then(Row::read) else {
@@ -149,7 +152,7 @@ impl Server {
 
     /// Whether a pending claim of `token` is one whose row somebody has locked.
     pub(super) async fn is_locked(&self, slot: &Slot, token: &Token) -> Result<bool, StoreError> {
-        let answered = self.lines.ask(&self.statements.probe(slot, token)).await?;
+        let answered = self.lines.read(&self.statements.probe(slot, token)).await?;
         Ok(answered.rows.len() == 1)
     }
 

@@ -52,10 +52,12 @@ impl Dialect for MySql {
 fn meaning(number: u16, message: &str) -> (StoreErrorKind, Then) {
     use StoreErrorKind::{Corrupt, Full, TooLarge, Unavailable};
     match number {
-        // Deadlock, and a row that changed since it was first read.
+        // Deadlock, and a row that changed since it was first read. In a Galera cluster the first
+        // is what a transaction gets that another node was faster than, also at its commit.
         1213 | 1020 => (Unavailable, Then::Repeat),
         1205 => (Unavailable, Then::Locked),
-        1062 => (Unavailable, Then::Duplicate),
+        // A row, or a procedure.
+        1062 | 1304 => (Unavailable, Then::Duplicate),
         // Out of disk or memory; a table that is full.
         1021 | 1037 | 1038 | 1041 | 1114 => (Full, Then::Tell),
         1030 if message.contains("error 28") => (Full, Then::Tell),
@@ -64,7 +66,8 @@ fn meaning(number: u16, message: &str) -> (StoreErrorKind, Then) {
         // A table or index that is damaged.
         1034 | 1194 | 1195 | 1712 => (Corrupt, Then::Tell),
         // Shut down, killed, timed out on the way; a primary that has become a replica; a
-        // node of a cluster that is not part of it.
+        // node of a cluster that is not part of it, or was cut off during a commit: whether that
+        // one counts is to be seen elsewhere.
         1053
         | 1077
         | 1079
@@ -76,6 +79,7 @@ fn meaning(number: u16, message: &str) -> (StoreErrorKind, Then) {
         | 1290
         | 1836
         | 1047
+        | 1180
         | 4031 => (Unavailable, Then::Reconnect),
         // Ended by the server or an operator, because it took too long.
         1317 | 1969 | 3024 => (Unavailable, Then::Tell),
@@ -102,6 +106,8 @@ fn words(number: u16) -> String {
         1317 | 1969 | 3024 => "the statement took too long and was ended",
         1213 | 1020 => "transactions were in each other's way",
         1290 | 1836 => "the server is read-only",
+        1047 => "the node is not part of its cluster's majority",
+        1180 => "the node was cut off from its cluster during a commit",
         1665 => "the binary log's format is STATEMENT: set binlog_format to MIXED or ROW",
         _ => "see the server's list of errors",
     };
@@ -109,8 +115,8 @@ fn words(number: u16) -> String {
 }
 
 /// What whoever opens the store is told.
-pub(super) fn unopened(error: sqlx::Error) -> OpenError {
-    let trouble = Trouble::from(error);
+pub(super) fn unopened(trouble: impl Into<Trouble>) -> OpenError {
+    let trouble = trouble.into();
     match trouble.then {
         Then::Tell | Then::Split if trouble.kind == StoreErrorKind::Unavailable => {
             refused(trouble.words())

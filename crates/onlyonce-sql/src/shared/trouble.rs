@@ -11,6 +11,8 @@ use thiserror::Error;
 pub(crate) struct Trouble<D> {
     pub(crate) kind: StoreErrorKind,
     pub(crate) then: Then,
+    /// The server is well, but others were faster.
+    contested: bool,
     cause: Cause,
     server: PhantomData<D>,
 }
@@ -53,6 +55,7 @@ impl<D: Dialect> Trouble<D> {
         Self {
             kind,
             then,
+            contested: then == Then::Repeat,
             cause: Cause(cause.into()),
             server: PhantomData,
         }
@@ -72,9 +75,28 @@ impl<D: Dialect> Trouble<D> {
         Self::unavailable(Then::Tell, "a transaction holds the record")
     }
 
+    /// Others were faster to change the record, each time that it was tried.
+    #[cfg(feature = "mysql")]
+    pub(crate) fn raced() -> Self {
+        Self {
+            contested: true,
+            ..Self::unavailable(Then::Tell, "others change the record faster")
+        }
+    }
+
+    /// The same, with something else to be done about it.
+    #[cfg(feature = "mysql")]
+    pub(crate) fn to_be(self, then: Then) -> Self {
+        Self { then, ..self }
+    }
+
     /// The error for one of those who asked.
     pub(crate) fn to_error(&self) -> StoreError {
-        StoreError::new(D::NAME, self.kind).caused_by(self.cause.clone())
+        let error = StoreError::new(D::NAME, self.kind).caused_by(self.cause.clone());
+        match self.contested {
+            true => error.contested(),
+            false => error,
+        }
     }
 
     /// The cause alone.
