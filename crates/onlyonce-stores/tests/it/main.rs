@@ -18,6 +18,8 @@ mod cached;
 mod composed;
 #[cfg(feature = "sealed")]
 mod forwarding;
+#[cfg(feature = "mysql")]
+mod galera;
 mod guarded;
 #[cfg(all(
     feature = "file",

@@ -134,3 +134,14 @@ async fn a_store_can_use_the_settings_of_a_pool() {
     assert!(one.get(&claim.slot).await.unwrap().is_some());
     assert!(two.get(&claim.slot).await.unwrap().is_none());
 }
+
+#[tokio::test]
+async fn several_servers_that_are_no_cluster_are_refused() {
+    let url = url();
+    let (login, rest) = url.split_once('@').unwrap();
+    let (host, rest) = rest.split_once('/').unwrap();
+
+    let told = refusal(&format!("{login}@127.0.0.1:1,{host}/{rest}")).await;
+
+    assert!(told.contains("no node of a Galera cluster"), "{told}");
+}
