@@ -162,7 +162,7 @@ impl Lines {
             Ok(reached) => reached,
             // All of them were asked: once more would hardly help.
             Err(trouble) if self.nodes.count() > 1 => {
-                return Err(trouble.to_be(Then::Tell));
+                return Err(trouble.with_then(Then::Tell));
             }
             Err(trouble) => return Err(trouble),
         };

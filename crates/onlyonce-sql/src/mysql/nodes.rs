@@ -264,7 +264,7 @@ impl Nodes {
 fn silent(patient: bool) -> Trouble {
     let late = Trouble::late();
     match patient {
-        true => late.to_be(Then::Reconnect),
+        true => late.with_then(Then::Reconnect),
         false => late,
     }
 }

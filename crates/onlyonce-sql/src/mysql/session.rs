@@ -1,6 +1,6 @@
 //! What every session of ours needs, whatever the defaults of the server and the user are.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use sqlx::mysql::MySqlConnection;
@@ -67,7 +67,7 @@ pub(super) async fn begin(
     let (first, named) = rows.split_first().ok_or(sqlx::Error::RowNotFound)?;
     let packet: u64 = first.try_get(0)?;
     let now = first.try_get(1)?;
-    let mut values = HashMap::with_capacity(named.len());
+    let mut values = BTreeMap::new();
     for row in named {
         values.insert(row.try_get::<String, _>(0)?, row.try_get::<String, _>(1)?);
     }
@@ -103,7 +103,7 @@ fn bounds(at_most: Duration) -> String {
 }
 
 /// How a node of a Galera cluster stands.
-fn standing(values: &HashMap<String, String>) -> Result<Standing, &'static str> {
+fn standing(values: &BTreeMap<String, String>) -> Result<Standing, &'static str> {
     let is = |name: &str, wanted: &str| values.get(name).is_some_and(|it| it == wanted);
     if !is("wsrep_on", "ON") {
         return Err("the node has wsrep_on=OFF: no other node would get what is written there");

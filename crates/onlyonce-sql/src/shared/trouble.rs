@@ -86,7 +86,7 @@ impl<D: Dialect> Trouble<D> {
 
     /// The same, with something else to be done about it.
     #[cfg(feature = "mysql")]
-    pub(crate) fn to_be(self, then: Then) -> Self {
+    pub(crate) fn with_then(self, then: Then) -> Self {
         Self { then, ..self }
     }
 
