@@ -1,9 +1,11 @@
 //! Every durable store against what it is built on: the file store against a bare log, Redis and
-//! PostgreSQL against their own benchmark programs running the same commands and statements.
+//! PostgreSQL against their own benchmark programs running the same commands and statements, a quorum
+//! against the store on one of its servers.
 
 mod bare_log;
 mod file;
 mod postgres;
+mod quorum;
 mod redis;
 mod sizes;
 
@@ -52,6 +54,8 @@ enum Part {
     Churn,
     /// The Redis store against redis-benchmark
     Redis,
+    /// Quorums of Redis servers against one, and against one with a replica that confirms
+    Quorum,
     /// The PostgreSQL store against pgbench
     Postgres,
     /// Memory and time to open with millions of records
@@ -119,6 +123,7 @@ pub(crate) fn run(options: &Options, budget: Budget) -> Result<Report, Failure> 
             Part::File => runtime.block_on(file::run(folder, turns))?,
             Part::Churn => runtime.block_on(sizes::churn(folder, options.churn_records))?,
             Part::Redis => redis::run(&runtime, turns)?,
+            Part::Quorum => quorum::run(&runtime, turns)?,
             Part::Postgres => postgres::run(&runtime, turns)?,
             Part::Live => runtime.block_on(sizes::live(folder, options.live_records))?,
         });
