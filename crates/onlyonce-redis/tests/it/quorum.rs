@@ -48,10 +48,7 @@ impl Group {
 
     /// Kills a server and starts it again without what it kept.
     pub(super) fn lose_disk(&self, at: usize) {
-        let server = &self.servers[at];
-        server.kill().unwrap();
-        std::fs::remove_dir_all(server.folder().join("appendonlydir")).unwrap();
-        server.start_again().unwrap();
+        self.servers[at].lose_disk().unwrap();
     }
 }
 

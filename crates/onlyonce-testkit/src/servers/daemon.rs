@@ -59,6 +59,9 @@ pub(super) trait Recipe: Send + Sync {
     fn end_signal(&self) -> Signal {
         Signal::KILL
     }
+
+    /// Removes what a process of it may leave outside of its folder.
+    fn clear_up(&self, _process: u32) {}
 }
 
 /// Why a start failed.
@@ -228,9 +231,11 @@ impl Held<'_> {
             return Ok(None);
         };
         let cannot = ServerError::io(format!("look after {}", self.daemon.recipe.name()));
+        let pid = child.id();
         let status = child.try_wait().map_err(cannot)?;
         if status.is_some() {
             *self.process = None;
+            self.daemon.recipe.clear_up(pid);
             self.daemon.home.vacate()?;
         }
         Ok(status)

@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::ServerError;
 
 pub(super) const PACKAGE: &str = "faketime";
+const PRELOAD: &str = "LD_PRELOAD";
 /// The variant for programs with threads.
 const LIBRARY: &str = "libfaketimeMT.so.1";
 /// Where the folder `faketime` may be; on Debian one level deeper, below the architecture.
@@ -32,7 +33,7 @@ pub fn command(program: impl AsRef<OsStr>, skew: Skew) -> Result<Command, Server
     };
     let mut command = Command::new(program);
     command
-        .env("LD_PRELOAD", library()?)
+        .env(PRELOAD, library()?)
         .env("FAKETIME", offset)
         .env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
     Ok(command)
@@ -67,10 +68,29 @@ pub fn after_a_restart(
 pub fn adjustable(program: impl AsRef<OsStr>, file: &Path) -> Result<Command, ServerError> {
     let mut command = Command::new(program);
     command
-        .env("LD_PRELOAD", library()?)
+        .env(PRELOAD, library()?)
         .env("FAKETIME_TIMESTAMP_FILE", file)
         .env("FAKETIME_CACHE_DURATION", "1")
         .env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+    Ok(command)
+}
+
+/// The same for a server that is started through programs whose clocks stay right: everything is in
+/// its words. Redis's allocator asks for the time while it starts, and libfaketime allocates before it
+/// can tell; so the allocator of libc goes before the server's own.
+pub(super) fn of_a_server(program: impl AsRef<OsStr>, file: &Path) -> Result<Command, ServerError> {
+    let faked = adjustable(program, file)?;
+    let mut command = Command::new("env");
+    for (name, value) in faked.get_envs() {
+        let mut word = name.to_owned();
+        word.push("=");
+        word.push(value.unwrap_or_default());
+        if name == PRELOAD {
+            word.push(" libc.so.6");
+        }
+        command.arg(word);
+    }
+    command.arg(faked.get_program());
     Ok(command)
 }
 

@@ -1,17 +1,23 @@
 //! A Redis server of one's own.
 
 use std::process::Command;
+use std::{fs, io};
 
 use super::account::Account;
 use super::command::{answer, ask};
 use super::daemon::{Daemon, Ports, Recipe};
 use super::home::Home;
 use super::program::{REDIS_CLI, REDIS_SENTINEL, REDIS_SERVER, VALKEY_SERVER};
-use super::{Server, ServerError};
+use super::{Server, ServerError, faketime};
+use crate::history::clear_faketime;
 
 const USER: &str = "redis";
 const CONFIGURATION: &str = "redis.conf";
 const SOCKET: &str = "redis.sock";
+/// What its clock shows, for libfaketime.
+const CLOCK: &str = "clock";
+/// Where a durable server has its data.
+const DATA: &str = "appendonlydir";
 
 /// How a Redis server is to run. By default nothing outlives its process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,6 +34,8 @@ pub struct RedisOptions {
     pub valkey: bool,
     /// The user to run as if we are root.
     pub user: Option<String>,
+    /// Its wall clock can be set wrong by [`set_clock`](Redis::set_clock).
+    pub has_own_clock: bool,
     /// Further lines of the configuration.
     pub lines: Vec<String>,
 }
@@ -76,6 +84,23 @@ impl Redis {
             program: REDIS_CLI.name.to_owned(),
             said: format!("INFO has no field {field}"),
         })
+    }
+
+    /// Kills it and starts it again without what it kept, as after the loss of its disk.
+    pub fn lose_disk(&self) -> Result<(), ServerError> {
+        self.kill()?;
+        match fs::remove_dir_all(self.folder().join(DATA)) {
+            Ok(()) => {}
+            // One that is not durable keeps nothing.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(ServerError::io("empty the folder of a server")(error)),
+        }
+        self.start_again()
+    }
+
+    /// Sets its clock wrong by this many seconds, within a second. It must have one of its own.
+    pub fn set_clock(&self, seconds: i64) -> Result<(), ServerError> {
+        self.daemon.home().write(CLOCK, &off_by(seconds))
     }
 
     pub(super) fn bus_port(&self) -> u16 {
@@ -127,6 +152,9 @@ impl Recipe for RedisRecipe {
             Role::Sentinel => {}
         }
         lines.extend(self.options.lines.iter().cloned());
+        if self.options.has_own_clock {
+            home.write(CLOCK, &off_by(0))?;
+        }
         home.write(CONFIGURATION, &(lines.join("\n") + "\n"))
     }
 
@@ -136,7 +164,11 @@ impl Recipe for RedisRecipe {
             Role::Standalone | Role::ClusterNode => REDIS_SERVER,
             Role::Sentinel => REDIS_SENTINEL,
         };
-        let mut command = Command::new(program.find()?);
+        let program = program.find()?;
+        let mut command = match self.options.has_own_clock {
+            true => faketime::of_a_server(program, &home.file(CLOCK))?,
+            false => Command::new(program),
+        };
         command.arg(home.file(CONFIGURATION));
         Ok(command)
     }
@@ -148,6 +180,17 @@ impl Recipe for RedisRecipe {
             Err(error) => Err(error.to_string()),
         }
     }
+
+    fn clear_up(&self, process: u32) {
+        if self.options.has_own_clock {
+            clear_faketime(process);
+        }
+    }
+}
+
+/// As libfaketime reads it.
+fn off_by(seconds: i64) -> String {
+    format!("{seconds:+}\n")
 }
 
 impl RedisRecipe {

@@ -202,3 +202,51 @@ fn a_start_waits_for_its_own_port() {
 
     assert_eq!(redis.cli(&["PING"]).unwrap(), "PONG");
 }
+
+#[test]
+fn a_redis_that_loses_its_disk_comes_back_empty() {
+    let redis = durable();
+    redis.cli(&["SET", "key", "kept"]).unwrap();
+
+    redis.lose_disk().unwrap();
+
+    assert_eq!(redis.cli(&["DBSIZE"]).unwrap(), "0");
+    redis.cli(&["SET", "key", "kept"]).unwrap();
+    redis.kill().unwrap();
+    redis.start_again().unwrap();
+    assert_eq!(redis.cli(&["GET", "key"]).unwrap(), "kept");
+}
+
+#[test]
+fn a_redis_with_a_clock_of_its_own_can_have_a_wrong_one() {
+    let redis = Redis::start(RedisOptions {
+        has_own_clock: true,
+        ..RedisOptions::default()
+    })
+    .unwrap();
+    let other = Redis::start(RedisOptions::default()).unwrap();
+    let seconds = |server: &Redis| -> i64 {
+        let time = server.cli(&["TIME"]).unwrap();
+        time.lines().next().unwrap().parse().unwrap()
+    };
+    let is_off_by = |wanted: i64| {
+        let off = seconds(&redis) - seconds(&other);
+        (wanted - 2..=wanted + 2).contains(&off)
+    };
+    assert!(is_off_by(0));
+
+    for wrong in [3600, -3600, 0] {
+        redis.set_clock(wrong).unwrap();
+        assert!(eventually(|| is_off_by(wrong), |is_so| *is_so));
+    }
+
+    let pid = redis.pid().unwrap();
+    drop(redis);
+    for left in ["faketime_shm_", "sem.faketime_sem_"] {
+        assert!(
+            !std::path::Path::new("/dev/shm")
+                .join(format!("{left}{pid}"))
+                .exists()
+        );
+    }
+}
