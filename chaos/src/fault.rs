@@ -45,6 +45,12 @@ pub(crate) enum Kind {
     DiskFull,
     /// A gateway's clock is set wrong by up to an hour while it runs
     Clock,
+    /// One or two of a quorum's five servers lose their disks, and are admitted again
+    DiskLoss,
+    /// The clocks of one or two of a quorum's servers are set wrong by up to an hour
+    StoreClock,
+    /// Three or more of a quorum's servers are killed or hang: nothing may run
+    MajorityLoss,
 }
 
 impl Kind {
@@ -53,6 +59,7 @@ impl Kind {
     pub(crate) fn fits(self, store: Store) -> bool {
         let is_server = matches!(store, Store::Redis | Store::Postgres | Store::Mariadb);
         let is_group = matches!(store, Store::Sentinel | Store::Cluster);
+        let is_quorum = store == Store::Quorum;
         match self {
             Self::Kill | Self::Pause | Self::ClientCut | Self::ClientSlow | Self::ClientLoss => {
                 true
@@ -61,13 +68,39 @@ impl Kind {
             | Self::StoreCut
             | Self::StoreStall
             | Self::StoreSlow
-            | Self::StoreLoss => is_server,
+            | Self::StoreLoss => is_server || is_quorum,
             Self::StoreKill | Self::StoreRestart | Self::StoreHang => {
-                is_server || store == Store::Cluster
+                is_server || is_quorum || store == Store::Cluster
             }
             Self::Failover => is_group,
             Self::DiskFull => matches!(store, Store::File | Store::Sqlite),
-            Self::Clock => is_server || is_group,
+            Self::Clock => is_server || is_group || is_quorum,
+            Self::DiskLoss | Self::StoreClock | Self::MajorityLoss => is_quorum,
+        }
+    }
+
+    /// Whether it happens to the store or on the way to it.
+    pub(crate) fn is_of_the_store(self) -> bool {
+        match self {
+            Self::Kill
+            | Self::Pause
+            | Self::Clock
+            | Self::ClientCut
+            | Self::ClientSlow
+            | Self::ClientLoss => false,
+            Self::Partition
+            | Self::StoreCut
+            | Self::StoreStall
+            | Self::StoreSlow
+            | Self::StoreLoss
+            | Self::StoreKill
+            | Self::StoreRestart
+            | Self::StoreHang
+            | Self::Failover
+            | Self::DiskFull
+            | Self::DiskLoss
+            | Self::StoreClock
+            | Self::MajorityLoss => true,
         }
     }
 
@@ -78,7 +111,10 @@ impl Kind {
             | Self::StoreRestart
             | Self::StoreHang
             | Self::Failover
-            | Self::DiskFull => Whom::Store,
+            | Self::DiskFull
+            | Self::DiskLoss
+            | Self::StoreClock
+            | Self::MajorityLoss => Whom::Store,
             Self::Kill
             | Self::Pause
             | Self::Partition
@@ -97,14 +133,17 @@ impl Kind {
     pub(crate) fn lasts(self, lease_ms: u64) -> RangeInclusive<u64> {
         match self {
             Self::Pause => lease_ms * 5 / 4..=lease_ms * 5 / 2,
-            Self::Kill | Self::Partition | Self::StoreCut | Self::StoreStall | Self::StoreHang => {
-                100..=lease_ms * 2
-            }
+            Self::Kill
+            | Self::Partition
+            | Self::StoreCut
+            | Self::StoreStall
+            | Self::StoreHang
+            | Self::MajorityLoss => 100..=lease_ms * 2,
             Self::StoreSlow | Self::StoreLoss => 500..=lease_ms * 2,
             Self::ClientCut | Self::ClientSlow | Self::ClientLoss => 200..=lease_ms,
-            Self::StoreKill | Self::StoreRestart | Self::Failover => 0..=1000,
+            Self::StoreKill | Self::StoreRestart | Self::Failover | Self::DiskLoss => 0..=1000,
             Self::DiskFull => 1500..=3000,
-            Self::Clock => 2000..=4000,
+            Self::Clock | Self::StoreClock => 2000..=4000,
         }
     }
 }

@@ -73,6 +73,8 @@ pub(crate) enum Whom {
     Gateway(usize),
     /// The store, and so all gateways.
     Store,
+    /// So few of a quorum's servers that nobody is to notice.
+    Minority,
 }
 
 /// A fault that was injected, from just before its start to just after its end.
@@ -157,6 +159,7 @@ impl fmt::Display for Whom {
         match self {
             Self::Gateway(index) => write!(f, "gateway {index}"),
             Self::Store => f.write_str("the store"),
+            Self::Minority => f.write_str("a minority of the servers"),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Injects one fault and heals it: every fault begins and ends here.
 
+mod servers;
+
 use std::time::Duration;
 
 use onlyonce_testkit::proxy::Proxy;
@@ -12,6 +14,7 @@ use crate::failure::Failure;
 use crate::fault::Kind;
 use crate::gateway::Gateway;
 use crate::history::{Answer, Trouble};
+use crate::quorum::Losing;
 use crate::stage::Place;
 use crate::store::Store;
 use crate::watch::Watch;
@@ -33,6 +36,9 @@ type Break = fn(&dyn Server) -> Result<(), ServerError>;
 pub(crate) struct Scene<'a> {
     pub(crate) store: &'a Store,
     pub(crate) places: &'a mut [Place],
+    /// What the servers of a quorum are behind.
+    pub(crate) doors: &'a [Proxy],
+    pub(crate) losing: Losing,
     pub(crate) clients: &'a Clients,
     pub(crate) watch: &'a Watch,
     pub(crate) lease_ms: u64,
@@ -49,6 +55,19 @@ impl Scene<'_> {
             dice.index(self.places.len())
         };
         let lasts = Duration::from_millis(dice.between(kind.lasts(self.lease_ms)));
+        if let Store::Quorum(quorum) = self.store
+            && kind.is_of_the_store()
+        {
+            let came = self.trouble_servers(kind, quorum, lasts, dice).await?;
+            return Ok(Trouble {
+                kind,
+                whom: came.whom,
+                from,
+                to: self.watch.now(),
+                back_after: None,
+                missed: came.missed,
+            });
+        }
         let place = &mut self.places[index];
         let back = place.back.as_ref().ok_or_else(|| unfit(kind));
         let mut missed = None;
@@ -58,9 +77,9 @@ impl Scene<'_> {
             Kind::Clock => shift(&place.gateway, lasts, dice).await?,
             Kind::Partition => {
                 let net = place.net.as_ref().ok_or_else(|| unfit(kind))?;
-                net.cut()?;
+                net.cut(&[0])?;
                 sleep(lasts).await;
-                net.heal()?;
+                net.heal(&[0])?;
             }
             Kind::StoreCut => cut(back?, lasts).await?,
             Kind::StoreStall => stall(back?, lasts).await?,
@@ -75,6 +94,7 @@ impl Scene<'_> {
             Kind::Failover if dice.chance(500) => self.fail_over(dice, |it| it.kill()).await?,
             Kind::Failover => self.fail_over(dice, |it| it.pause()).await?,
             Kind::DiskFull => missed = self.fill(lasts).await?,
+            Kind::DiskLoss | Kind::StoreClock | Kind::MajorityLoss => return Err(unfit(kind)),
         }
         Ok(Trouble {
             kind,
@@ -104,7 +124,9 @@ impl Scene<'_> {
                 broken_for(one_of(&cluster.masters()?, number)?, break_it, wait)?;
                 Ok(cluster.wait_until_whole()?)
             }
-            Store::Folder(..) | Store::Sentinel(_) => Err(Failure::new("no server to break")),
+            Store::Folder(..) | Store::Sentinel(_) | Store::Quorum(_) => {
+                Err(Failure::new("no server to break"))
+            }
         })
         .await
     }
@@ -125,7 +147,7 @@ impl Scene<'_> {
                 broken_for(master, break_it, || cluster.wait_until_replaced(master))?;
                 Ok(cluster.wait_until_whole()?)
             }
-            Store::Folder(..) | Store::Server(_) => Err(unfit(Kind::Failover)),
+            Store::Folder(..) | Store::Server(_) | Store::Quorum(_) => Err(unfit(Kind::Failover)),
         })
         .await
     }

@@ -17,12 +17,13 @@ mod inject;
 mod manner;
 mod net;
 mod options;
+mod planted;
+mod quorum;
 mod report;
 mod round;
 mod stage;
 mod store;
 mod system;
-mod unfenced;
 mod upstream;
 mod watch;
 
@@ -53,9 +54,15 @@ enum What {
     Run(Options),
     /// Write the Debian packages that are not installed, one per line
     Missing,
-    /// A gateway with a planted bug
+    /// A gateway whose store does not fence
     #[command(hide = true)]
     Unfenced {
+        #[arg(long)]
+        config: PathBuf,
+    },
+    /// A gateway on plain Redlock
+    #[command(hide = true)]
+    Redlock {
         #[arg(long)]
         config: PathBuf,
     },
@@ -74,7 +81,11 @@ fn main() -> ExitCode {
             Ok(ExitCode::SUCCESS)
         }
         What::Unfenced { config } => {
-            let served = runtime.block_on(unfenced::serve(&config));
+            let served = runtime.block_on(planted::unfenced(&config));
+            served.map(|()| ExitCode::SUCCESS)
+        }
+        What::Redlock { config } => {
+            let served = runtime.block_on(planted::redlock(&config));
             served.map(|()| ExitCode::SUCCESS)
         }
     });
@@ -113,7 +124,7 @@ async fn run(options: &Options) -> Result<ExitCode, Failure> {
     if let Some(path) = &options.json {
         report.write(path)?;
     }
-    Ok(match (options.planted_bug, report.violations()) {
+    Ok(match (options.planted_bug.is_some(), report.violations()) {
         (_, 0) if !failures.is_empty() => ExitCode::from(2),
         (false, 0) => ExitCode::SUCCESS,
         (true, 0) => {

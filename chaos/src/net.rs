@@ -22,12 +22,13 @@ pub(crate) struct Net {
     pub(crate) host: Ipv4Addr,
     /// The gateway.
     pub(crate) inside: Ipv4Addr,
-    /// Where its store is, seen from inside; on a route of its own.
-    pub(crate) store: Ipv4Addr,
+    /// Where the servers of its store are, seen from inside; each on a route of its own.
+    pub(crate) stores: Vec<Ipv4Addr>,
 }
 
 impl Net {
-    pub(crate) fn make() -> Result<Self, Failure> {
+    /// Makes one with so many addresses for servers.
+    pub(crate) fn make(servers: u8) -> Result<Self, Failure> {
         let _making = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
         let taken = run(&["ip", "-o", "-4", "address", "show"], PURPOSE)?;
         // Addresses that are reserved for tests of networks; no real host has one.
@@ -38,37 +39,45 @@ impl Net {
             name: format!("{PREFIX}{}-{number}", process::id()),
             host: Ipv4Addr::new(198, 18, number, 1),
             inside: Ipv4Addr::new(198, 18, number, 2),
-            store: Ipv4Addr::new(198, 19, number, 1),
+            stores: (1..=servers)
+                .map(|server| Ipv4Addr::new(198, 19, number, server))
+                .collect(),
         };
         let link = format!("oo{}-{number}", process::id());
         let (host, inside) = (format!("{}/24", net.host), format!("{}/24", net.inside));
-        let store = format!("{}/32", net.store);
         ip(&format!("netns add {}", net.name))?;
         let name = &net.name;
         ip(&format!(
             "link add {link} type veth peer name eth0 netns {name}"
         ))?;
         ip(&format!("address add {host} dev {link}"))?;
-        ip(&format!("address add {store} dev {link}"))?;
+        for store in &net.stores {
+            ip(&format!("address add {store}/32 dev {link}"))?;
+        }
         ip(&format!("link set {link} up"))?;
         ip(&format!("-n {name} address add {inside} dev eth0"))?;
         ip(&format!("-n {name} link set eth0 up"))?;
         ip(&format!("-n {name} link set lo up"))?;
-        net.heal()?;
+        let all: Vec<_> = (0..net.stores.len()).collect();
+        net.heal(&all)?;
         Ok(net)
     }
 
-    /// Lets everything vanish that goes to the store.
-    pub(crate) fn cut(&self) -> Result<(), Failure> {
-        let Self { name, store, .. } = self;
-        ip(&format!("-n {name} route replace blackhole {store}/32"))
+    /// Lets everything vanish that goes to these servers of the store.
+    pub(crate) fn cut(&self, some: &[usize]) -> Result<(), Failure> {
+        self.route("blackhole", "", some)
     }
 
-    pub(crate) fn heal(&self) -> Result<(), Failure> {
-        let Self {
-            name, store, host, ..
-        } = self;
-        ip(&format!("-n {name} route replace {store}/32 via {host}"))
+    pub(crate) fn heal(&self, some: &[usize]) -> Result<(), Failure> {
+        self.route("unicast", &format!(" via {}", self.host), some)
+    }
+
+    fn route(&self, kind: &str, via: &str, some: &[usize]) -> Result<(), Failure> {
+        let name = &self.name;
+        for store in some.iter().map(|at| self.stores[*at]) {
+            ip(&format!("-n {name} route replace {kind} {store}/32{via}"))?;
+        }
+        Ok(())
     }
 }
 

@@ -10,6 +10,8 @@ use crate::failure::Failure;
 use crate::fault::Kind as Fault;
 use crate::gateway::Program;
 use crate::history::OnLapse;
+use crate::planted::Planted;
+use crate::quorum::Losing;
 use crate::round::Plan;
 use crate::store::Kind;
 use crate::watch::Watch;
@@ -50,9 +52,15 @@ pub(crate) struct Options {
     /// The gateway [default: `onlyonce` beside this program]
     #[arg(long, value_name = "PROGRAM")]
     gateway: Option<PathBuf>,
-    /// Run a gateway whose store does not fence: good is what finds a violation
-    #[arg(long)]
-    pub(crate) planted_bug: bool,
+    /// Run with a planted bug: good is what finds a violation
+    #[arg(
+        long,
+        value_enum,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "unfenced"
+    )]
+    pub(crate) planted_bug: Option<Planted>,
 }
 
 impl Options {
@@ -74,6 +82,12 @@ impl Options {
                     .copied()
                     .filter(|it| it.fits(store))
                     .collect();
+                if let Some(planted) = self.planted_bug
+                    && !planted.fits(store)
+                {
+                    let store = store.name();
+                    return Err(Failure::new(format!("{store} cannot have that bug")));
+                }
                 if kinds.is_empty() {
                     let store = store.name();
                     return Err(Failure::new(format!("no fault of --only fits {store}")));
@@ -89,6 +103,10 @@ impl Options {
                         .minutes
                         .map(|minutes| Duration::from_secs(60 * minutes)),
                     kinds,
+                    losing: match self.planted_bug {
+                        Some(Planted::Forgetful) => Losing::WithIdentity,
+                        Some(Planted::Unfenced | Planted::Redlock) | None => Losing::All,
+                    },
                     program: program.clone(),
                     watch: watch.clone(),
                 })
@@ -98,10 +116,10 @@ impl Options {
 
     fn program(&self) -> Result<Program, Failure> {
         let ourselves = env::current_exe().map_err(Failure::doing("find this program"))?;
-        if self.planted_bug {
+        if let Some(command) = self.planted_bug.and_then(Planted::command) {
             return Ok(Program {
                 path: ourselves,
-                command: "unfenced",
+                command,
             });
         }
         let beside = ourselves.with_file_name("onlyonce");

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream;
+use onlyonce_testkit::proxy::Proxy;
 use onlyonce_testkit::sim::dice::Dice;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -19,6 +20,7 @@ use crate::fault::Kind as Fault;
 use crate::gateway::Program;
 use crate::history::{Answer, History, Micros, OnLapse, Trouble};
 use crate::inject::Scene;
+use crate::quorum::Losing;
 use crate::report::Row;
 use crate::stage::{Place, Stage};
 use crate::store::{Kind, Store};
@@ -54,6 +56,7 @@ pub(crate) struct Plan {
     pub(crate) lasts_max: Option<Duration>,
     /// The kinds of faults to choose from.
     pub(crate) kinds: Vec<Fault>,
+    pub(crate) losing: Losing,
     pub(crate) program: Program,
     pub(crate) watch: Watch,
 }
@@ -95,14 +98,14 @@ impl Plan {
             folder: folder.path(),
             faults: &self.kinds,
         };
-        let mut places = stage.places().await?;
+        let (mut places, doors) = stage.set().await?;
         let fronts = places.iter().map(|place| place.front.address()).collect();
         let key = format!("chaos-{}-{}", self.seed, self.name().replace(' ', "-"));
         let watch = self.watch.clone();
         let clients = Clients::new(fronts, self.on_lapse, key, self.seed, watch);
 
         let began = self.watch.now();
-        let (troubles, crashes) = self.trouble(&store, &mut places, &clients).await?;
+        let (troubles, crashes) = self.trouble(&store, &mut places, &doors, &clients).await?;
         let keys = clients.keys().count();
         crate::say(&format!(
             "{}: asking for all {keys} keys again",
@@ -111,7 +114,7 @@ impl Plan {
         self.ask_again(&clients).await;
         let lasted = self.watch.now() - began;
         // No gateway writes any more.
-        drop(places);
+        drop((places, doors));
         let history = History {
             on_lapse: self.on_lapse,
             lease: millis(LEASE_MS),
@@ -138,6 +141,7 @@ impl Plan {
         &self,
         store: &Store,
         places: &mut [Place],
+        doors: &[Proxy],
         clients: &Arc<Clients>,
     ) -> Result<(Vec<Trouble>, Vec<String>), Failure> {
         let mut dice = Dice::new(self.seed);
@@ -162,6 +166,8 @@ impl Plan {
             let mut scene = Scene {
                 store,
                 places,
+                doors,
+                losing: self.losing,
                 clients,
                 watch: &self.watch,
                 lease_ms: LEASE_MS,

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 
 use onlyonce_testkit::proxy::Proxy;
-use onlyonce_testkit::servers::free_port;
+use onlyonce_testkit::servers::{Server as _, free_port};
 
 use crate::failure::Failure;
 use crate::fault::Kind as Fault;
@@ -42,28 +42,55 @@ pub(crate) struct Stage<'a> {
 }
 
 impl Stage<'_> {
-    pub(crate) async fn places(&self) -> Result<Vec<Place>, Failure> {
+    /// The gateways, and what the servers of a quorum are behind.
+    pub(crate) async fn set(&self) -> Result<(Vec<Place>, Vec<Proxy>), Failure> {
+        let mut net = None;
+        if self.faults.contains(&Fault::Partition) {
+            let servers = u8::try_from(self.kind.addresses());
+            net = Some(Net::make(
+                servers.map_err(Failure::doing("count servers"))?,
+            )?);
+        }
+        let doors = self.doors(net.as_ref()).await?;
         let mut places = Vec::new();
         for index in 0..self.kind.gateways() {
-            places.push(self.place(index).await?);
+            // The second gateway has a network of its own, if there are to be partitions.
+            let own = if index == 1 { net.take() } else { None };
+            places.push(self.place(index, own, &doors).await?);
         }
-        Ok(places)
+        Ok((places, doors))
     }
 
-    /// The second gateway has a network of its own, if there are to be partitions.
-    async fn place(&self, index: usize) -> Result<Place, Failure> {
+    /// All gateways must name a server of a quorum alike, so that they share the way to it.
+    async fn doors(&self, net: Option<&Net>) -> Result<Vec<Proxy>, Failure> {
+        let Store::Quorum(quorum) = self.store else {
+            return Ok(Vec::new());
+        };
+        let mut doors = Vec::new();
+        for (at, server) in quorum.servers.iter().enumerate() {
+            let ip = net.map_or(Ipv4Addr::LOCALHOST, |net| net.stores[at]);
+            let door = Proxy::start_on(ip, &server.url()).await;
+            doors.push(door.map_err(Failure::doing("start a proxy"))?);
+        }
+        Ok(doors)
+    }
+
+    async fn place(
+        &self,
+        index: usize,
+        net: Option<Net>,
+        doors: &[Proxy],
+    ) -> Result<Place, Failure> {
         let cannot = || Failure::doing("start a proxy");
-        let has_net = index == 1 && self.faults.contains(&Fault::Partition);
-        let net = if has_net { Some(Net::make()?) } else { None };
         let local = Ipv4Addr::LOCALHOST;
         let (host, inside, store) = match &net {
-            Some(net) => (net.host, net.inside, net.store),
+            Some(net) => (net.host, net.inside, net.stores[0]),
             None => (local, local, local),
         };
-        let url = self.store.url();
+        let url = self.store.url(doors);
         let back = match self.store {
             Store::Server(_) => Some(Proxy::start_on(store, &url).await.map_err(cannot())?),
-            Store::Folder(..) | Store::Sentinel(_) | Store::Cluster(_) => None,
+            Store::Folder(..) | Store::Sentinel(_) | Store::Cluster(_) | Store::Quorum(_) => None,
         };
         let url = back.as_ref().map_or(url, |proxy| proxy.url().to_owned());
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::ValueEnum;
+use onlyonce_testkit::proxy::Proxy;
 use onlyonce_testkit::servers::{
     MariaDb, MariaDbOptions, Postgres, PostgresOptions, Redis, RedisCluster, RedisClusterOptions,
     RedisOptions, RedisSentinel, Server,
@@ -12,6 +13,7 @@ use serde::Serialize;
 
 use crate::disk::Disk;
 use crate::failure::Failure;
+use crate::quorum::{self, Quorum};
 
 /// A node of a cluster that is silent for longer is replaced: one that is just restarted is not, and
 /// comes back with what it had on its disk.
@@ -35,6 +37,8 @@ pub(crate) enum Kind {
     Postgres,
     /// MariaDB
     Mariadb,
+    /// A quorum of five Redis servers, synced to disk
+    Quorum,
 }
 
 impl Kind {
@@ -47,6 +51,7 @@ impl Kind {
             Self::Cluster => "cluster",
             Self::Postgres => "postgres",
             Self::Mariadb => "mariadb",
+            Self::Quorum => "quorum",
         }
     }
 
@@ -59,7 +64,8 @@ impl Kind {
             | Self::Sentinel
             | Self::Cluster
             | Self::Postgres
-            | Self::Mariadb => 2,
+            | Self::Mariadb
+            | Self::Quorum => 2,
         }
     }
 
@@ -72,6 +78,21 @@ impl Kind {
             | Self::Sqlite
             | Self::Redis
             | Self::Sentinel
+            | Self::Postgres
+            | Self::Mariadb
+            | Self::Quorum => 1,
+        }
+    }
+
+    /// How many servers a gateway reaches by addresses that are ours to choose.
+    pub(crate) const fn addresses(self) -> usize {
+        match self {
+            Self::Quorum => quorum::SERVERS,
+            Self::File
+            | Self::Sqlite
+            | Self::Redis
+            | Self::Sentinel
+            | Self::Cluster
             | Self::Postgres
             | Self::Mariadb => 1,
         }
@@ -88,6 +109,7 @@ pub(crate) enum Store {
     Server(AnyServer),
     Sentinel(Arc<RedisSentinel>),
     Cluster(Arc<RedisCluster>),
+    Quorum(Arc<Quorum>),
 }
 
 impl Store {
@@ -114,19 +136,21 @@ impl Store {
                 };
                 Self::Cluster(Arc::new(RedisCluster::start_with(&options)?))
             }
+            Kind::Quorum => Self::Quorum(Arc::new(Quorum::start()?)),
             Kind::Postgres => Self::Server(Arc::new(Postgres::start(PostgresOptions::default())?)),
             Kind::Mariadb => Self::Server(Arc::new(MariaDb::start(MariaDbOptions::default())?)),
         })
     }
 
-    /// Where a gateway finds it.
-    pub(crate) fn url(&self) -> String {
+    /// Where a gateway finds it; its servers are behind these doors, if it is a quorum.
+    pub(crate) fn url(&self, doors: &[Proxy]) -> String {
         match self {
             Self::Folder(Kind::File, disk) => format!("file:{}/data", disk.path().display()),
             Self::Folder(_, disk) => format!("sqlite:{}/records.db", disk.path().display()),
             Self::Server(server) => server.url(),
             // What only the master has would be lost with it.
             Self::Sentinel(group) => format!("{}?wait_replicas=1", group.url()),
+            Self::Quorum(_) => quorum::url(doors),
             Self::Cluster(cluster) => format!("{}?wait_replicas=1", cluster.url()),
         }
     }

@@ -126,7 +126,7 @@ enum Task {
     /// --faults N --operations N   how much, over all rounds
     /// --stores A,B --only F,G     which stores, which faults
     /// --seed S                    where random choices come from
-    /// --planted-bug               gateways that do not fence, which must then be found
+    /// --planted-bug[=KIND]        a store or servers with a bug, which must then be found
     #[command(verbatim_doc_comment)]
     Chaos {
         /// Use the programs that the tests built, not optimised

@@ -168,8 +168,11 @@ impl<'a> Excuses<'a> {
 
 impl Spell {
     /// What happens between clients and gateways keeps no gateway from renewing or storing, nor does a
-    /// gateway's wrong clock.
+    /// gateway's wrong clock. Without a minority of its servers a quorum goes on.
     fn of(trouble: &Trouble) -> Option<Self> {
+        if trouble.whom == Whom::Minority {
+            return None;
+        }
         let ill = match trouble.kind {
             Kind::Kill => Ill::Dead,
             Kind::Pause => Ill::Stopped,
@@ -182,8 +185,14 @@ impl Spell {
             | Kind::StoreRestart
             | Kind::StoreHang
             | Kind::Failover
-            | Kind::DiskFull => Ill::CutOff,
-            Kind::ClientCut | Kind::ClientSlow | Kind::ClientLoss | Kind::Clock => return None,
+            | Kind::DiskFull
+            | Kind::DiskLoss
+            | Kind::MajorityLoss => Ill::CutOff,
+            Kind::ClientCut
+            | Kind::ClientSlow
+            | Kind::ClientLoss
+            | Kind::Clock
+            | Kind::StoreClock => return None,
         };
         let to = match ill {
             Ill::Dead | Ill::Stopped => trouble.to,
@@ -202,6 +211,7 @@ impl Spell {
         match self.whom {
             Whom::Gateway(index) => index == gateway,
             Whom::Store => true,
+            Whom::Minority => false,
         }
     }
 

@@ -36,6 +36,20 @@ fn a_second_execution_before_the_lease_can_have_ended_is_found() {
     assert_eq!(rules(&history), [AFTER_A_LAPSE]);
 }
 
+/// What happens to so few of a quorum's servers is to be noticed by nobody; to more, it excuses as much
+/// as with one server.
+#[test]
+fn trouble_of_a_minority_excuses_nothing() {
+    let cut_off = |whom| {
+        let mut history = taken_over();
+        history.troubles = vec![trouble(Kind::StoreHang, whom, 1.2, 2.0)];
+        rules(&history)
+    };
+
+    assert_eq!(cut_off(Whom::Minority), [AFTER_A_LAPSE]);
+    assert_eq!(cut_off(Whom::Store), Vec::<&str>::new());
+}
+
 /// Of a store that one process at a time can use.
 #[test]
 fn the_claims_of_a_killed_owner_end_with_it() {

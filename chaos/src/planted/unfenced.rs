@@ -1,7 +1,6 @@
-//! A gateway with a planted bug, in this program only: its store takes the answer of a holder that
-//! lost its lease, over whatever is there. The checker must find what follows.
+//! A store with a planted bug: it takes the answer of a holder that lost its lease, over whatever is
+//! there.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,23 +9,9 @@ use onlyonce_core::{
     Claim, Claimed, Completed, Lease, OnLapse, Release, Released, Renewed, Response, Slot, Store,
     StoreError, Token, async_trait,
 };
-use onlyonce_gateway::{Gateway, config};
 
-use crate::failure::Failure;
-
-/// Serves until it is killed.
-pub(crate) async fn serve(settings: &Path) -> Result<(), Failure> {
-    let config = config::load(Some(settings), std::env::vars(), &[])
-        .map_err(Failure::doing("read the settings"))?;
-    let wrap = |sound| -> Arc<dyn Store> { Arc::new(Unfenced { sound }) };
-    let _gateway = Gateway::start_around(&config, wrap)
-        .await
-        .map_err(Failure::doing("start the gateway with a bug"))?;
-    std::future::pending().await
-}
-
-struct Unfenced {
-    sound: Arc<dyn Store>,
+pub(super) struct Unfenced {
+    pub(super) sound: Arc<dyn Store>,
 }
 
 #[async_trait]
