@@ -29,9 +29,7 @@
 //! | `ca` | a file of certificates (PEM) to trust instead of the usual ones | |
 //! | `sentinel_user`, `sentinel_password` | who we are to the sentinels | |
 //!
-//! A user with restricted rights needs
-//! `~prefix:* &prefix:* +@read +@write +@scripting +@pubsub +@connection +info +time +wait`,
-//! and `+cluster|slots` or `+role` where those apply.
+//! A user with restricted rights needs `~prefix:* &prefix:*` and the commands that docs/stores.md lists.
 //!
 //! What Redis loses is lost: with replication alone, a failover forgets what had not been
 //! replicated. `appendonly yes`, `appendfsync always` and `wait_replicas` shrink that window.

@@ -29,6 +29,7 @@ mod listening;
 mod opening;
 mod private;
 mod quorum;
+mod rights;
 mod rounds;
 mod tls;
 mod topology;

@@ -80,47 +80,6 @@ fn everything(error: &(dyn std::error::Error + 'static)) -> Vec<String> {
         .collect()
 }
 
-/// What the documentation asks for is enough.
-#[tokio::test]
-async fn a_user_with_restricted_rights_can_use_the_store() {
-    let server = start(&[]);
-    let mut rights = vec![
-        "ACL", "SETUSER", "shop", "on", ">secret", "reset", "on", ">secret",
-    ];
-    rights.extend([
-        "~shop:*",
-        "&shop:*",
-        "+@read",
-        "+@write",
-        "+@scripting",
-        "+@pubsub",
-    ]);
-    rights.extend(["+@connection", "+info", "+time", "+wait"]);
-    tell::<redis::Value>(&server, &rights).await;
-    let url = format!(
-        "redis://shop:secret@127.0.0.1:{}?prefix=shop",
-        server.port()
-    );
-    let store = RedisStore::open(&url).await.unwrap();
-
-    let claim = done(&store, "stored").await;
-
-    assert_eq!(replayed(&store, &claim).await, b"stored");
-    let operate = store.operate().unwrap();
-    operate.ping().await.unwrap();
-    assert_eq!(operate.stats().await.unwrap().records, 1);
-    operate.agree("secret", b"x").await.unwrap();
-    let running = fresh();
-    granted(&store, &running).await;
-    let wait = std::time::Duration::from_millis(10);
-    store
-        .settled(&running.slot, &running.token, wait)
-        .await
-        .unwrap();
-    let denied: Vec<redis::Value> = tell(&server, &["ACL", "LOG"]).await;
-    assert!(denied.is_empty(), "{denied:?}");
-}
-
 /// Whoever may not publish or subscribe still finishes and waits: it polls.
 #[tokio::test]
 async fn a_user_without_channels_still_finishes_and_waits() {

@@ -9,6 +9,7 @@ use tokio::task::JoinHandle;
 
 use super::claims::{LONG, answer, done, fresh, granted, replayed, rival};
 use super::private::{eventually, tell};
+use super::rights::{USER, allow, as_user, listed};
 use super::with;
 
 /// Waits for the end of `claim` while the test goes on.
@@ -174,7 +175,21 @@ impl<'a> Move<'a> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_key_is_followed_while_it_moves() {
     let cluster = RedisCluster::start().unwrap();
-    let store = RedisStore::open(&with(&cluster.url(), "prefix={tag}"))
+    assert_followed(&cluster, &cluster.url(), "{tag}").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_is_followed_with_the_rights_that_are_listed() {
+    let cluster = RedisCluster::start().unwrap();
+    allow(cluster.nodes(), &listed("redis+cluster://"));
+
+    let url = as_user(&cluster.url());
+
+    assert_followed(&cluster, &url, &format!("{USER}{{tag}}")).await;
+}
+
+async fn assert_followed(cluster: &RedisCluster, url: &str, prefix: &str) {
+    let store = RedisStore::open(&with(url, &format!("prefix={prefix}")))
         .await
         .unwrap();
     let (staying, moving, new) = (fresh(), fresh(), fresh());
@@ -182,8 +197,8 @@ async fn a_key_is_followed_while_it_moves() {
         granted(&store, claim).await;
     }
 
-    let slot = Move::begin(&cluster, "tag").await;
-    slot.take(&format!("{{tag}}:{}", moving.slot)).await;
+    let slot = Move::begin(cluster, "tag").await;
+    slot.take(&format!("{prefix}:{}", moving.slot)).await;
 
     // One stayed, one went, one is made where the others go.
     granted(&store, &new).await;
@@ -203,7 +218,7 @@ async fn a_key_is_followed_while_it_moves() {
             .unwrap();
     }
 
-    slot.take(&format!("{{tag}}:{}", staying.slot)).await;
+    slot.take(&format!("{prefix}:{}", staying.slot)).await;
     slot.end().await;
 
     for claim in [&staying, &moving, &new] {
