@@ -17,7 +17,7 @@ function fetchHandler(site, handler, { principal } = {}) {
       if (!request.headers.has('host')) headers.push('host', url.host)
       const target = url.pathname + url.search
       // `Headers` joins lines of one name: two keys look like one.
-      exchange = site.exchange(request.method, target, headers, who, stepper.signal, stepper.number, true)
+      exchange = site.exchangeJoined(request.method, target, headers, who, stepper.signal, stepper.number)
     } catch (error) {
       stepper.close()
       if (classed(error) instanceof TypeError) return new Response('Bad Request', { status: 400 })

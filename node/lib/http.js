@@ -19,7 +19,7 @@ function nodeMiddleware(site, { principal } = {}) {
     let exchange
     try {
       const { method, originalUrl, url, rawHeaders } = request
-      exchange = site.exchange(method, originalUrl ?? url, rawHeaders, who, stepper.signal, stepper.number, false)
+      exchange = site.exchange(method, originalUrl ?? url, rawHeaders, who, stepper.signal, stepper.number)
     } catch (error) {
       stepper.close()
       const wrong = classed(error)

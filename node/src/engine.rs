@@ -162,7 +162,7 @@ impl Site {
     }
 
     /// Starts a request; nothing if the layer has nothing to do with it. `headers` are names and
-    /// values by turns; if they are `joined`, lines of one name are one value, with commas between them.
+    /// values by turns.
     #[napi]
     pub fn exchange(
         &self,
@@ -172,14 +172,29 @@ impl Site {
         principal: Option<String>,
         signal: &Signal,
         number: u32,
-        joined: bool,
     ) -> Result<Option<Exchange>> {
         let parts = head(&method, &target, &headers).map_err(|error| told("request", error))?;
-        let lines = match joined {
-            true => HeaderLines::Joined,
-            false => HeaderLines::AsSent,
-        };
-        let exchange = self.0.exchange(parts, lines, principal.as_deref());
+        let exchange = self
+            .0
+            .exchange(parts, HeaderLines::AsSent, principal.as_deref());
+        Ok(exchange.map(|exchange| Exchange::new(exchange, signal.waker(number))))
+    }
+
+    /// The same where lines of one header are one value, with commas between them.
+    #[napi]
+    pub fn exchange_joined(
+        &self,
+        method: String,
+        target: String,
+        headers: Vec<String>,
+        principal: Option<String>,
+        signal: &Signal,
+        number: u32,
+    ) -> Result<Option<Exchange>> {
+        let parts = head(&method, &target, &headers).map_err(|error| told("request", error))?;
+        let exchange = self
+            .0
+            .exchange(parts, HeaderLines::Joined, principal.as_deref());
         Ok(exchange.map(|exchange| Exchange::new(exchange, signal.waker(number))))
     }
 }
