@@ -4,12 +4,14 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use http::StatusCode;
 use onlyonce_core::engine::Who;
 use onlyonce_core::policy::Duplicate;
-use onlyonce_core::{Answer, Engine, Execution, Fingerprint, Key, Policy, Response};
+use onlyonce_core::{
+    Answer, Clock, Engine, Execution, Fingerprint, Key, Policy, Response, SystemClock,
+};
 use onlyonce_sql::PostgresStore;
 use onlyonce_testkit::proxy::Proxy;
 use onlyonce_testkit::servers::{Postgres, PostgresOptions, Server};
@@ -88,7 +90,6 @@ async fn call(engine: &Engine, ledger: &Arc<Ledger>, name: &str) -> Option<Strin
         } => receipt.map(|_| response)?,
         Answer::Replayed(replay) => replay.response,
         Answer::Refused(_) => return None,
-        other => panic!("{other:?}"),
     };
     Some(String::from_utf8(response.body.to_vec()).unwrap())
 }
@@ -96,13 +97,14 @@ async fn call(engine: &Engine, ledger: &Arc<Ledger>, name: &str) -> Option<Strin
 /// New keys, each at one engine and then at the other, until the load ends.
 async fn load(engines: Arc<[Engine; 2]>, first: usize, ledger: Arc<Ledger>) {
     const PATIENCE: Duration = Duration::from_secs(3);
+    let clock = SystemClock::new();
     while !ledger.stop.load(Ordering::SeqCst) {
         let number = ledger.keys.fetch_add(1, Ordering::SeqCst);
         let name = format!("order-{number:08}-of-alice");
-        let began = Instant::now();
+        let began = clock.now();
         let mut answers = 0;
         let mut at = first;
-        while answers < 2 && began.elapsed() < PATIENCE {
+        while answers < 2 && clock.now().saturating_sub(began) < PATIENCE {
             match call(&engines[at], &ledger, &name).await {
                 Some(body) => {
                     ledger.told.lock().unwrap().push((name.clone(), body));
@@ -172,9 +174,10 @@ async fn a_standby_promoted_under_load_loses_nothing_and_the_demoted_primary_ack
     })
     .await;
     tokio::task::block_in_place(|| standby.promote()).unwrap();
-    let promoted = Instant::now();
+    let clock = SystemClock::new();
+    let promoted = clock.now();
     ledger.more(1).await;
-    let followed = promoted.elapsed();
+    let followed = clock.now().saturating_sub(promoted);
     ledger.more(ENOUGH).await;
     ledger.stop.store(true, Ordering::SeqCst);
     for caller in callers {
