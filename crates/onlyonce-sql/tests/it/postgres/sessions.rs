@@ -119,7 +119,7 @@ async fn many_may_make_the_tables_at_once_whatever_the_isolation_of_the_role() {
     }
 }
 
-/// At another isolation some of the claims, or the sweep, would be a serialization failure.
+/// One is granted and nobody gets an error.
 #[tokio::test(flavor = "multi_thread")]
 async fn claims_that_meet_are_decided_whatever_the_isolation_of_the_role() {
     for isolation in ISOLATIONS {
