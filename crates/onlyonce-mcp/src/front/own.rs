@@ -58,7 +58,8 @@ async fn begun(table: &Weak<Table>, running: &Mutex<Option<Own>>) -> Option<Arc<
     if session.is_some() {
         return session;
     }
-    let own = begin(&table.upgrade()?).await?;
+    let table = table.upgrade()?;
+    let own = begin(&table).await?;
     let session = Arc::clone(&own.session);
     *lock(running) = Some(own);
     Some(session)
