@@ -34,7 +34,7 @@ const REPEATS: [(&str, &str); 6] = [
     ),
 ];
 /// Requests that would have been refused, and why.
-const REFUSALS: [(&str, &str); 9] = [
+const REFUSALS: [(&str, &str); 10] = [
     (
         "mismatch",
         "would have been refused as conflicts: the same key with another payload",
