@@ -79,7 +79,14 @@ impl NamedPart {
                 trusted: true,
             }
             .to_string(),
-            other => other.to_string(),
+            ScopePart::Route
+            | ScopePart::Caller
+            | ScopePart::Path(_)
+            | ScopePart::PathAfter(_)
+            | ScopePart::Header { .. }
+            | ScopePart::Cookie(_)
+            | ScopePart::Body(_)
+            | ScopePart::Jwt(_) => part.to_string(),
         };
         Self {
             part,
