@@ -17,6 +17,7 @@ use onlyonce_testkit::servers::{
     Server,
 };
 
+use super::claims::{done, replayed};
 use super::private::eventually;
 use super::quorum::Group;
 use super::{unique, with};
@@ -180,7 +181,7 @@ pub(super) fn listed(name: &str) -> Vec<String> {
 
 /// Gives the user these rights, and no others, on keys and channels of its name.
 pub(super) fn allow(servers: &[Redis], rights: &[String]) {
-    let (keys, channels) = (format!("~{USER}*"), format!("&{USER}*"));
+    let (keys, channels) = (format!("~*{USER}*"), format!("&*{USER}*"));
     let mut words = vec!["ACL", "SETUSER", USER, "reset", "on", ">secret"];
     words.extend([keys.as_str(), channels.as_str()]);
     words.extend(rights.iter().map(String::as_str));
@@ -386,4 +387,20 @@ async fn every_right_behind_sentinels_is_needed() {
 #[tokio::test]
 async fn every_right_on_a_quorum_is_needed() {
     assert_needed(Place::quorum(), &listed("redis+quorum://")).await;
+}
+
+/// Who may not publish finishes all the same: those who wait look now and then.
+#[tokio::test]
+async fn a_user_without_channels_still_finishes_on_a_quorum() {
+    let place = Place::quorum();
+    for server in place.servers() {
+        server
+            .cli(&["ACL", "SETUSER", USER, "resetchannels"])
+            .unwrap();
+    }
+    let store = place.open().await.unwrap();
+
+    let claim = done(&*store, "stored").await;
+
+    assert_eq!(replayed(&*store, &claim).await, b"stored");
 }

@@ -16,5 +16,5 @@ else
   local longest = tonumber(redis.call('HGET', KEYS[2], 'longest') or '0')
   if tonumber(keep) > longest then redis.call('HSET', KEYS[2], 'longest', keep) end
 end
-if ARGV[8] == '1' then redis.call('PUBLISH', KEYS[1], '') end
+if ARGV[8] == '1' then redis.pcall('PUBLISH', KEYS[1], '') end
 return { VOTED }
