@@ -2,7 +2,7 @@
 //! servers, renewed while its holder runs, and the answer written over it. Planted in place of the
 //! quorum; only the slot secret is still agreed on by the sound store.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,12 +15,11 @@ use onlyonce_core::{
 };
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Cmd, Value};
-use tokio::sync::Mutex;
 
 use crate::failure::Failure;
 
 /// How long a server may take to answer.
-const ANSWER_MAX: Duration = Duration::from_secs(1);
+const ANSWER_MAX: Duration = Duration::from_millis(250);
 /// How often one who waits looks again.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Each acts only on what the token in its first argument has written.
@@ -41,6 +40,8 @@ pub(super) struct Redlock {
 pub(super) struct Line {
     client: Client,
     open: Mutex<Option<MultiplexedConnection>>,
+    /// Held by the one who connects.
+    opening: tokio::sync::Mutex<()>,
 }
 
 /// The servers that the URL of a quorum names.
@@ -50,8 +51,11 @@ pub(super) fn servers(url: &str) -> Result<Vec<Line>, Failure> {
     let lines = seats.map(|seat| {
         let client = Client::open(format!("redis://{seat}"));
         let client = client.map_err(Failure::doing("read the address of a server"))?;
-        let open = Mutex::new(None);
-        Ok(Line { client, open })
+        Ok(Line {
+            client,
+            open: Mutex::default(),
+            opening: tokio::sync::Mutex::default(),
+        })
     });
     lines.collect()
 }
@@ -59,26 +63,34 @@ pub(super) fn servers(url: &str) -> Result<Vec<Line>, Failure> {
 impl Line {
     /// The answer, if there is one.
     async fn ask(&self, command: &Cmd) -> Option<Value> {
-        let mut open = self.open.lock().await;
-        let mut connection = match open.take() {
+        let known = self.open().clone();
+        let mut connection = match known {
             Some(connection) => connection,
-            None => {
-                let config = AsyncConnectionConfig::new()
-                    .set_connection_timeout(Some(ANSWER_MAX))
-                    .set_response_timeout(Some(ANSWER_MAX));
-                let opened = self
-                    .client
-                    .get_multiplexed_async_connection_with_config(&config);
-                opened.await.ok()?
-            }
+            None => self.connect().await?,
         };
-        *open = Some(connection.clone());
-        drop(open);
         let answered = connection.send_packed_command(command).await;
         if answered.is_err() {
-            *self.open.lock().await = None;
+            self.open().take();
         }
         answered.ok()
+    }
+
+    /// As long as one connects, the server is away for all others.
+    async fn connect(&self) -> Option<MultiplexedConnection> {
+        let _opening = self.opening.try_lock().ok()?;
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(ANSWER_MAX))
+            .set_response_timeout(Some(ANSWER_MAX));
+        let opened = self
+            .client
+            .get_multiplexed_async_connection_with_config(&config);
+        let connection = opened.await.ok()?;
+        *self.open() = Some(connection.clone());
+        Some(connection)
+    }
+
+    fn open(&self) -> MutexGuard<'_, Option<MultiplexedConnection>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
