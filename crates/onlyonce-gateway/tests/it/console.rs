@@ -12,6 +12,7 @@ mod chromium;
 mod drawn;
 mod forms;
 mod pages;
+mod watched;
 
 const TOKEN: &str = "a-token-nobody-guesses";
 const PAGES: [&str; 6] = [

@@ -268,27 +268,6 @@ async fn without_a_token_nobody_is_asked_for_one() {
 }
 
 #[tokio::test]
-async fn an_address_that_only_takes_a_form_leads_to_its_page() {
-    let gateway = in_doubt(1, "").await;
-    let slot = slots(&gateway).await.remove(0);
-    let record = format!("/records/{slot}");
-
-    for (path, page) in [
-        (format!("{record}/extend"), record.as_str()),
-        (format!("{record}/forget"), &record),
-        ("/records/%22%3E/forget".to_owned(), "/records"),
-        ("/records/find".to_owned(), "/records"),
-        ("/in-doubt/preview".to_owned(), "/in-doubt"),
-        ("/in-doubt/settle".to_owned(), "/in-doubt"),
-        ("/logout".to_owned(), "/"),
-    ] {
-        let got = open(&gateway, &path).await;
-        assert_eq!((got.status, got.header("location")), (303, page), "{path}");
-    }
-    assert_eq!(slots(&gateway).await, [slot]);
-}
-
-#[tokio::test]
 async fn every_answer_even_a_refusal_is_framed_sniffed_embedded_and_kept_by_nobody() {
     let (gateway, _folder) = guarded().await;
     let by_token = |path: &str| {
