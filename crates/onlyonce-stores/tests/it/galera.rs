@@ -1,7 +1,7 @@
 //! MariaDB Galera: engines of several processes, each on a node of its own first, while nodes are
 //! killed, stopped and cut off. The three nodes are started once, and one test at a time has them.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
@@ -98,9 +98,9 @@ struct Bed {
     processes: Vec<Process>,
     policy: Policy,
     /// How often each key was run.
-    ran: Arc<Mutex<HashMap<String, usize>>>,
+    ran: Arc<Mutex<BTreeMap<String, usize>>>,
     /// What was told of each.
-    told: Mutex<HashMap<String, HashSet<Vec<u8>>>>,
+    told: Mutex<BTreeMap<String, BTreeSet<Vec<u8>>>>,
     refused: AtomicUsize,
 }
 
@@ -161,14 +161,13 @@ impl Bed {
         body
     }
 
-    /// The same until there is an answer; says how long that took.
-    async fn insist(&self, process: usize, key: &str) -> Duration {
+    /// The same until there is an answer.
+    async fn insist(&self, process: usize, key: &str) {
         let clock = SystemClock::new();
         while self.call(process, key).await.is_none() {
             assert!(clock.now() < PATIENCE, "{key} was refused for too long");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        clock.now()
     }
 
     /// Every key ran once, and everybody was told the same; and each process still tells it.

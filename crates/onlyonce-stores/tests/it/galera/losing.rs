@@ -45,10 +45,9 @@ impl Load {
 }
 
 /// Each process takes a new key.
-async fn all_serve(bed: &Bed, after: &str) {
+async fn all_serve(bed: &Bed) {
     for process in 0..3 {
-        let took = bed.insist(process, &format!("key-{}", random())).await;
-        eprintln!("{after}: process {process} serves after {took:?}");
+        bed.insist(process, &format!("key-{}", random())).await;
     }
 }
 
@@ -57,30 +56,26 @@ async fn a_node_that_is_killed_or_stopped_loses_nothing_and_comes_back() {
     let cluster = cluster().await;
     let bed = Bed::start(&cluster).await;
     let load = Load::start(&bed);
-    all_serve(&bed, "at first").await;
+    all_serve(&bed).await;
 
     // Stopped in order, it says goodbye: nobody has to wait, and nobody is refused.
     let (opened, refused) = (bed.opened(), bed.refused.load(Ordering::Relaxed));
     block_in_place(|| cluster.nodes()[1].terminate()).unwrap();
-    all_serve(&bed, "a node is stopped").await;
+    all_serve(&bed).await;
     block_in_place(|| cluster.nodes()[1].start_again()).unwrap();
-    all_serve(&bed, "it is back").await;
+    all_serve(&bed).await;
     assert_eq!(bed.opened(), opened, "a breaker opened");
     let needless = bed.refused.load(Ordering::Relaxed) - refused;
     assert_eq!(needless, 0, "requests were refused");
 
     // Killed, its cluster waits until it is sure of that.
     block_in_place(|| cluster.nodes()[0].kill()).unwrap();
-    all_serve(&bed, "a node is killed").await;
+    all_serve(&bed).await;
     block_in_place(|| cluster.nodes()[0].start_again()).unwrap();
-    all_serve(&bed, "it is back").await;
+    all_serve(&bed).await;
 
     load.end().await;
-    let keys = bed.check().await;
-    eprintln!(
-        "{keys} keys, {} refusals",
-        bed.refused.load(Ordering::Relaxed)
-    );
+    bed.check().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -88,7 +83,7 @@ async fn a_node_without_its_majority_refuses_and_runs_nothing() {
     let cluster = cluster().await;
     let bed = Bed::start(&cluster).await;
     let load = Load::start(&bed);
-    all_serve(&bed, "at first").await;
+    all_serve(&bed).await;
 
     block_in_place(|| {
         cluster.nodes()[1].pause().unwrap();
@@ -110,7 +105,7 @@ async fn a_node_without_its_majority_refuses_and_runs_nothing() {
         cluster.nodes()[2].resume().unwrap();
     });
     synced(&cluster, &[0, 1, 2]).await;
-    all_serve(&bed, "the majority is back").await;
+    all_serve(&bed).await;
     load.end().await;
     bed.insist(0, &alone).await;
     bed.check().await;
