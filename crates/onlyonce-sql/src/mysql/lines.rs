@@ -215,9 +215,14 @@ impl Lines {
             if self.clock.now().saturating_sub(idle.silent_since) < SILENCE_MAX {
                 return Some(idle.connection);
             }
-            let there = timeout(self.terms.timeout, idle.connection.ping()).await;
-            if matches!(there, Ok(Ok(()))) {
-                return Some(idle.connection);
+            match timeout(self.terms.timeout, idle.connection.ping()).await {
+                Ok(Ok(())) => return Some(idle.connection),
+                Ok(Err(_)) => {}
+                // The others would keep us waiting too.
+                Err(_) => {
+                    self.nodes.leave(node);
+                    return None;
+                }
             }
         }
     }
