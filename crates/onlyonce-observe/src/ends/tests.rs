@@ -1,6 +1,7 @@
 //! Every end is told once, in its time, with what was known of the key.
 
 use onlyonce_core::Timestamp;
+use onlyonce_core::key::Hint;
 
 use super::*;
 
