@@ -254,30 +254,6 @@ mod on_one_server {
     onlyonce_testkit::conformance_suite!(LeastBed::open(&PLACE, Place::one).await);
 }
 
-mod on_valkey {
-    use super::*;
-    static PLACE: OnceLock<Place> = OnceLock::new();
-    onlyonce_testkit::conformance_suite!(LeastBed::open(&PLACE, Place::valkey).await);
-}
-
-mod with_scripted_claims_in_another_database {
-    use super::*;
-    static PLACE: OnceLock<Place> = OnceLock::new();
-    onlyonce_testkit::conformance_suite!(LeastBed::open(&PLACE, Place::scripted).await);
-}
-
-mod on_a_cluster {
-    use super::*;
-    static PLACE: OnceLock<Place> = OnceLock::new();
-    onlyonce_testkit::conformance_suite!(LeastBed::open(&PLACE, Place::cluster).await);
-}
-
-mod behind_sentinels_with_confirming_replicas {
-    use super::*;
-    static PLACE: OnceLock<Place> = OnceLock::new();
-    onlyonce_testkit::conformance_suite!(LeastBed::open(&PLACE, Place::confirmed).await);
-}
-
 mod on_a_quorum {
     use super::*;
     static PLACE: OnceLock<Place> = OnceLock::new();
@@ -310,13 +286,13 @@ const EVERYTHING: [for<'a> fn(&'a dyn TestBed) -> BoxFuture<'a, ()>; 14] = [
     |bed| Box::pin(waiting::a_completion_wakes_who_waits(bed)),
 ];
 
-/// A store of a user who may be denied something.
+/// A store of a user whatever may be denied.
 struct AnyBed(Arc<dyn Store>);
 
 #[async_trait]
 impl TestBed for AnyBed {
     fn name(&self) -> &str {
-        "too few rights"
+        "rights"
     }
 
     fn store(&self) -> Arc<dyn Store> {
@@ -330,6 +306,36 @@ impl TestBed for AnyBed {
     fn expires_by_itself(&self) -> bool {
         true
     }
+}
+
+async fn assert_nothing_denied(place: Place) {
+    for check in EVERYTHING {
+        check(&AnyBed(place.open().await.unwrap())).await;
+    }
+
+    let denied = place.denied();
+    assert!(denied.is_empty(), "{denied:?}");
+}
+
+#[tokio::test]
+async fn nothing_is_denied_on_valkey() {
+    assert_nothing_denied(Place::valkey()).await;
+}
+
+#[tokio::test]
+async fn nothing_is_denied_with_scripted_claims_in_another_database() {
+    assert_nothing_denied(Place::scripted()).await;
+}
+
+#[tokio::test]
+async fn nothing_is_denied_on_a_cluster() {
+    assert_nothing_denied(Place::cluster()).await;
+}
+
+#[tokio::test]
+async fn nothing_is_denied_behind_sentinels() {
+    assert_nothing_denied(Place::sentinel()).await;
+    assert_nothing_denied(Place::confirmed()).await;
 }
 
 /// Needed while a hash slot moves, which is a test of its own.
