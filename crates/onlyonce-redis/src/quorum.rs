@@ -7,8 +7,11 @@
 //! votes only once it was admitted, by an operator or when everything it can have voted on is over.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
+use futures_util::StreamExt as _;
 use futures_util::future::join_all;
+use futures_util::stream::FuturesUnordered;
 use onlyonce_core::{OsEntropy, StoreError, StoreErrorKind, SystemClock, async_trait};
 use onlyonce_quorum::{Acceptor, Fault, QuorumStore, Upkeep};
 use onlyonce_storekit::OpenError;
@@ -33,6 +36,8 @@ mod url;
 pub use self::operating::{QuorumMember, Standing};
 
 const NAME: &str = "quorum";
+/// How much longer than a majority the other servers may take to say who they are. Claims wait for it.
+const STRAGGLER_WAIT: Duration = Duration::from_millis(250);
 
 /// The servers of a quorum.
 pub struct RedisQuorum {
@@ -118,7 +123,10 @@ impl Servers {
 
     /// Looks at every server, brings its identity up to date, and lets it vote or not.
     async fn settle(&self) -> Result<Survey, OpenError> {
-        let mut survey = self.survey().await;
+        self.settle_as(self.survey().await).await
+    }
+
+    async fn settle_as(&self, mut survey: Survey) -> Result<Survey, OpenError> {
         if !survey.iter().flatten().any(|it| it.votes == Votes::Yes) {
             self.found(&survey).await?;
             survey = self.survey().await;
@@ -136,13 +144,41 @@ impl Servers {
 
     /// Who every server is, unless its settings make it unfit.
     async fn survey(&self) -> Survey {
-        let members = self.set().members;
-        let looks = self.members.iter().map(|member| async {
-            let identity = member.identify(&members, Deed::Read).await?;
-            fitness::check(member, self.persistence, self.eviction).await?;
-            Ok(identity)
-        });
+        let looks = self.members.iter().map(|member| self.look_at(member));
         join_all(looks).await
+    }
+
+    /// The same, where requests wait for it: a few servers that hang hold up nobody. They do not vote until
+    /// they answer.
+    async fn survey_of_the_quick(&self) -> Survey {
+        let away = |_| Err(Fault::Away("slower than a majority of the servers".into()));
+        let mut survey: Survey = self.members.iter().map(away).collect();
+        let looks = self.members.iter().enumerate();
+        let mut looks: FuturesUnordered<_> = looks
+            .map(|(seat, member)| async move { (seat, self.look_at(member).await) })
+            .collect();
+        let mut answered = 0;
+        while answered < self.majority()
+            && let Some((seat, found)) = looks.next().await
+        {
+            answered += usize::from(found.is_ok());
+            survey[seat] = found;
+        }
+        let others = async {
+            while let Some((seat, found)) = looks.next().await {
+                survey[seat] = found;
+            }
+        };
+        // Either way it is known now who votes.
+        drop(tokio::time::timeout(STRAGGLER_WAIT, others).await);
+        survey
+    }
+
+    async fn look_at(&self, member: &Member) -> Result<Identity, Fault> {
+        let members = self.set().members;
+        let identity = member.identify(&members, Deed::Read).await?;
+        fitness::check(member, self.persistence, self.eviction).await?;
+        Ok(identity)
     }
 
     /// Makes the set, where there is none.
@@ -257,8 +293,9 @@ fn refused(member: &Member, fault: &Fault) -> OpenError {
 #[async_trait]
 impl Upkeep for Servers {
     async fn recheck(&self) -> Result<(), StoreError> {
-        let survey = self.settle().await.map_err(unsafe_now)?;
-        self.expect_majority(&survey).map_err(unsafe_now)
+        let survey = self.settle_as(self.survey_of_the_quick().await).await;
+        self.expect_majority(&survey.map_err(unsafe_now)?)
+            .map_err(unsafe_now)
     }
 
     async fn tend(&self, store: &QuorumStore) -> Result<(), StoreError> {

@@ -138,6 +138,23 @@ async fn a_server_that_hangs_holds_nobody_up() {
 }
 
 #[tokio::test]
+async fn looking_again_waits_for_no_server_that_hangs() {
+    const NOT_FOREVER: Duration = Duration::from_secs(60);
+    let group = Group::start(3, true);
+    let url = group.url(&[0, 1, 2], "timeout_ms=600000");
+    let quorum = RedisQuorum::open(&url).await.unwrap();
+    let store = quorum.store();
+    group.servers[2].pause().unwrap();
+
+    // An engine looks again before it runs what it has claimed.
+    let looked = tokio::time::timeout(NOT_FOREVER, store.operate().unwrap().recheck()).await;
+
+    looked.expect("two of three answered").unwrap();
+    run_once(&**store, "done").await;
+    group.servers[2].resume().unwrap();
+}
+
+#[tokio::test]
 async fn a_server_that_lost_its_data_does_not_vote_until_it_is_admitted() {
     let group = Group::start(3, true);
     let quorum = RedisQuorum::open(&group.url(&[0, 1, 2], "")).await.unwrap();
