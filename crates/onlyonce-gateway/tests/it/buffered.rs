@@ -1,5 +1,7 @@
 //! A bound on the request bodies in memory at a time.
 
+use std::time::Duration;
+
 use onlyonce_gateway::{Gateway, config};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
@@ -9,6 +11,7 @@ use crate::support::{Service, client, gateway};
 /// Room for one body of 1,500 bytes and a little more.
 const LITTLE: &str = "[limits]\nbuffered_bytes = 2048\n[rules]\nrequest_bytes_max = 1500";
 const RETRIES_MAX: usize = 500;
+const PAUSE: Duration = Duration::from_millis(10);
 
 async fn order(gateway: &Gateway, key: &str, bytes: usize) -> reqwest::Response {
     let request = client().post(format!("http://{}/orders", gateway.address()));
@@ -26,21 +29,42 @@ async fn until(gateway: &Gateway, name: &str, bytes: usize, status: u16) -> reqw
         if answer.status() == status {
             return answer;
         }
-        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        tokio::time::sleep(PAUSE).await;
     }
     panic!("no answer had the status {status}");
+}
+
+/// A request of 1,500 bytes that has sent all but a hundred.
+async fn stall(gateway: &Gateway, key: &str) -> TcpStream {
+    let mut stalled = TcpStream::connect(gateway.address()).await.unwrap();
+    let head = format!(
+        "POST /orders HTTP/1.1\r\nhost: a\r\nidempotency-key: {key}\r\ncontent-length: 1500\r\n\r\n"
+    );
+    stalled.write_all(head.as_bytes()).await.unwrap();
+    stalled.write_all(&[b'x'; 1_400]).await.unwrap();
+    stalled
+}
+
+/// Stalls a request until another one is refused for it. The stalled one is itself refused if the other has
+/// taken the room just before, so each try is a new one.
+async fn refused_beside_a_stalled_one(gateway: &Gateway) -> (TcpStream, reqwest::Response) {
+    for number in 0..RETRIES_MAX {
+        let stalled = stall(gateway, &format!("stalled-{number}")).await;
+        tokio::time::sleep(PAUSE).await;
+        let answer = order(gateway, &format!("before-{number}"), 1_000).await;
+        if answer.status() == 503 {
+            return (stalled, answer);
+        }
+    }
+    panic!("no body was refused beside a stalled one");
 }
 
 #[tokio::test]
 async fn bodies_without_room_are_refused_before_anything_is_claimed_and_room_comes_back() {
     let service = Service::start().await;
     let gateway = gateway(service.address, LITTLE).await;
-    let mut stalled = TcpStream::connect(gateway.address()).await.unwrap();
-    let head = "POST /orders HTTP/1.1\r\nhost: a\r\nidempotency-key: stalled\r\ncontent-length: 1500\r\n\r\n";
-    stalled.write_all(head.as_bytes()).await.unwrap();
-    stalled.write_all(&[b'x'; 1_400]).await.unwrap();
 
-    let refused = until(&gateway, "before", 1_000, 503).await;
+    let (stalled, refused) = refused_beside_a_stalled_one(&gateway).await;
     let runs = service.work.runs();
 
     assert!(refused.headers().contains_key("retry-after"));

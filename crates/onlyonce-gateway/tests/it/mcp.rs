@@ -11,7 +11,7 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 use http::StatusCode;
-use onlyonce_gateway::config;
+use onlyonce_gateway::{Gateway, config};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpStream};
@@ -19,6 +19,7 @@ use tokio::sync::Notify;
 
 use crate::support::gateway;
 
+const RETRIES_MAX: usize = 500;
 const ROUTE: &str = "[[route]]\nmatch = \"* /mcp\"\nprotocol = \"mcp\"\n";
 
 /// How the server answers calls.
@@ -474,13 +475,16 @@ async fn settings_that_do_not_fit_to_an_endpoint_are_told() {
     assert!(bad.contains("create_payment=get_payment"), "{bad}");
 }
 
+async fn send_large(client: &Client, key: &str, bytes: usize) -> reqwest::Response {
+    let arguments = json!({"idempotencyKey": key, "x": "x".repeat(bytes)});
+    client.post(call(1, arguments)).send().await.unwrap()
+}
+
 /// Sends messages of about this size until the answer has this status; returns that answer. The room of a
 /// message may be given back a moment after its answer has arrived.
 async fn until(client: &Client, bytes: usize, status: u16) -> reqwest::Response {
-    for number in 0..500 {
-        let arguments =
-            json!({"idempotencyKey": format!("{status}-{bytes}-{number}"), "x": "x".repeat(bytes)});
-        let answer = client.post(call(1, arguments)).send().await.unwrap();
+    for number in 0..RETRIES_MAX {
+        let answer = send_large(client, &format!("{status}-{bytes}-{number}"), bytes).await;
         if answer.status() == status {
             return answer;
         }
@@ -489,18 +493,33 @@ async fn until(client: &Client, bytes: usize, status: u16) -> reqwest::Response 
     panic!("no answer had the status {status}");
 }
 
+/// Stalls a message until another one is refused for it. The stalled one is itself refused if the other has
+/// taken the room just before, so each try is a new one.
+async fn refused_beside_a_stalled_one(
+    gateway: &Gateway,
+    client: &Client,
+) -> (TcpStream, reqwest::Response) {
+    for number in 0..RETRIES_MAX {
+        let mut stalled = TcpStream::connect(gateway.address()).await.unwrap();
+        let head = "POST /mcp HTTP/1.1\r\nhost: a\r\ncontent-length: 1500\r\n\r\n";
+        stalled.write_all(head.as_bytes()).await.unwrap();
+        stalled.write_all(&[b' '; 1_400]).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        let answer = send_large(client, &format!("before-{number}"), 1_000).await;
+        if answer.status() == 503 {
+            return (stalled, answer);
+        }
+    }
+    panic!("no message was refused beside a stalled one");
+}
+
 #[tokio::test]
 async fn messages_without_room_are_refused_before_anything_is_claimed_and_room_comes_back() {
     let (address, server) = Server::start().await;
     let little = "[limits]\nbuffered_bytes = 2048\n[rules]\nrequest_bytes_max = 1500\n";
     let gateway = gateway(address, &format!("{little}{ROUTE}")).await;
     let client = Client::of(gateway.address());
-    let mut stalled = TcpStream::connect(gateway.address()).await.unwrap();
-    let head = "POST /mcp HTTP/1.1\r\nhost: a\r\ncontent-length: 1500\r\n\r\n";
-    stalled.write_all(head.as_bytes()).await.unwrap();
-    stalled.write_all(&[b' '; 1_400]).await.unwrap();
-
-    let refused = until(&client, 1_000, 503).await;
+    let (stalled, refused) = refused_beside_a_stalled_one(&gateway, &client).await;
     let runs = server.runs();
 
     assert!(refused.headers().contains_key("retry-after"));
