@@ -141,7 +141,8 @@ async fn a_server_that_hangs_holds_nobody_up() {
 async fn looking_again_waits_for_no_server_that_hangs() {
     const NOT_FOREVER: Duration = Duration::from_secs(60);
     let group = Group::start(3, true);
-    let url = group.url(&[0, 1, 2], "timeout_ms=600000");
+    let url = group.url(&[0, 1, 2], "");
+    let url = url.replace("timeout_ms=3000", "timeout_ms=600000");
     let quorum = RedisQuorum::open(&url).await.unwrap();
     let store = quorum.store();
     group.servers[2].pause().unwrap();
