@@ -16,6 +16,7 @@ pub use self::results::CacheTally;
 
 use self::results::Results;
 
+mod compact;
 mod results;
 
 const NAME: &str = "cached";

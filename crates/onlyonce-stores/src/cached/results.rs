@@ -14,7 +14,7 @@ use quick_cache::{OptionsBuilder, Weighter};
 
 use crate::wrap::lock;
 
-use super::AGE_MAX;
+use super::{AGE_MAX, compact};
 
 const SHARES: usize = 64;
 /// What an entry takes besides its answer, near enough.
@@ -145,12 +145,12 @@ impl Results {
             State::Done(_) | State::Failed(_) => {}
             State::Pending { .. } | State::Unknown => return,
         }
+        let entry = Entry {
+            record: compact::record(record),
+            sent: reading.sent,
+        };
         let share = lock(self.share(&reading.slot));
         if share.generation == reading.generation {
-            let entry = Entry {
-                record: record.clone(),
-                sent: reading.sent,
-            };
             self.cache.insert(reading.slot, entry);
         }
     }

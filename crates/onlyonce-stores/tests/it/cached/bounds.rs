@@ -1,6 +1,54 @@
 //! How much is remembered, and for how long.
 
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue};
+
 use super::*;
+
+/// What a connection was read into.
+struct Buffer(Arc<Vec<u8>>);
+
+impl AsRef<[u8]> for Buffer {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_does_not_keep_what_was_read_beside_it() {
+    let bed = Bed::exclusive();
+    let memory = Arc::new(vec![b'x'; 64 << 10]);
+    let buffer = Bytes::from_owner(Buffer(Arc::clone(&memory)));
+    let headers = |range| {
+        let mut secret = HeaderValue::from_maybe_shared(buffer.slice(range)).unwrap();
+        secret.set_sensitive(true);
+        let mut headers = HeaderMap::new();
+        headers.append("x-note", HeaderValue::from_static("one"));
+        headers.append("x-note", HeaderValue::from_static("two"));
+        headers.insert("x-secret", secret);
+        headers
+    };
+    let answer = Arc::new(Response {
+        headers: headers(0..10),
+        trailers: Some(headers(10..30)),
+        ..Response::new(StatusCode::OK, buffer.slice(30..40))
+    });
+    let asked = claim();
+    let lease = lease(&*bed.store, &asked).await;
+    bed.store.complete(&lease, &answer, LONG).await.unwrap();
+    bed.rough.asked();
+
+    let record = taken(&*bed.store, &asked).await;
+
+    let remembered = record.response().unwrap();
+    assert!(*remembered.body == answer.body && remembered.headers == answer.headers);
+    assert_eq!(remembered.trailers, answer.trailers);
+    assert!(remembered.headers["x-secret"].is_sensitive());
+    assert!(bed.rough.asked().is_empty(), "it is remembered");
+    drop((answer, buffer));
+    // The store inside has copied it too.
+    assert_eq!(Arc::strong_count(&memory), 1);
+}
 
 #[tokio::test(start_paused = true)]
 async fn on_a_shared_store_nothing_is_remembered_longer_than_five_seconds() {
