@@ -19,7 +19,6 @@ use crate::gateway::Upstream;
 use crate::proxy::Onlyonce;
 use crate::report::Report;
 use crate::rounds::{Rounds, Sample};
-use crate::stores::{clear, fresh};
 use crate::wrk::{self, Keys, Load};
 
 /// What the service says; its length is that of the other upstream's answer.
@@ -32,13 +31,16 @@ pub(super) fn readable(
     report: &mut Report,
 ) -> Result<(), Failure> {
     let upstream = runtime.block_on(Upstream::start())?;
+    fs::create_dir_all(&options.folder).map_err(Failure::doing("make a folder"))?;
     for store in ["memory", "file"] {
         let mut rounds = Rounds::default();
         for _ in options.rounds(&format!("routes, {store}")) {
             let turn = |reconcile: &str| {
+                // On the disk that was named: where the system keeps its temporary files is often none.
+                let folder = tempfile::tempdir_in(&options.folder);
+                let folder = folder.map_err(Failure::doing("make a folder"))?;
                 let url = match store {
-                    // On the disk that was named: where the system keeps its temporary files is often none.
-                    "file" => format!("file:{}", fresh(&options.folder)?.display()),
+                    "file" => format!("file:{}", folder.path().join("records").display()),
                     _ => "memory:".to_owned(),
                 };
                 turn(options, upstream.port(), &url, reconcile)
@@ -50,7 +52,6 @@ pub(super) fn readable(
         let case = format!("route, {store}, 64 connections: reconcile / without");
         add(report, &rounds, &case);
     }
-    clear(&options.folder);
     Ok(())
 }
 
