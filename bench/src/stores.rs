@@ -10,6 +10,7 @@ mod redis;
 mod sizes;
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -131,10 +132,13 @@ pub(crate) fn run(options: &Options, budget: Budget) -> Result<Report, Failure> 
     Ok(report)
 }
 
-/// An empty folder for a store, under one that is ours.
+/// An empty folder for a store, under one that is ours: another one each time, as the store before may not
+/// have let go of its own yet.
 pub(crate) fn fresh(folder: &Path) -> Result<PathBuf, Failure> {
+    static MADE: AtomicU64 = AtomicU64::new(0);
     clear(folder);
-    let path = folder.join("data");
+    let number = MADE.fetch_add(1, Ordering::Relaxed);
+    let path = folder.join("data").join(number.to_string());
     std::fs::create_dir_all(&path).map_err(Failure::doing(format!(
         "make the folder {}",
         path.display()
