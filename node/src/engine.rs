@@ -1,6 +1,7 @@
 //! The engine, and the layer with its settings.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
 use std::time::Duration;
 
 use http::request::Parts;
@@ -173,11 +174,13 @@ impl Site {
         signal: &Signal,
         number: u32,
     ) -> Result<Option<Exchange>> {
-        let parts = head(&method, &target, &headers).map_err(|error| told("request", error))?;
-        let exchange = self
-            .0
-            .exchange(parts, HeaderLines::AsSent, principal.as_deref());
-        Ok(exchange.map(|exchange| Exchange::new(exchange, signal.waker(number))))
+        let lines = HeaderLines::AsSent;
+        self.begun(
+            lines,
+            (&method, &target, &headers),
+            principal,
+            signal.waker(number),
+        )
     }
 
     /// The same where lines of one header are one value, with commas between them.
@@ -191,11 +194,27 @@ impl Site {
         signal: &Signal,
         number: u32,
     ) -> Result<Option<Exchange>> {
-        let parts = head(&method, &target, &headers).map_err(|error| told("request", error))?;
-        let exchange = self
-            .0
-            .exchange(parts, HeaderLines::Joined, principal.as_deref());
-        Ok(exchange.map(|exchange| Exchange::new(exchange, signal.waker(number))))
+        let lines = HeaderLines::Joined;
+        self.begun(
+            lines,
+            (&method, &target, &headers),
+            principal,
+            signal.waker(number),
+        )
+    }
+}
+
+impl Site {
+    fn begun(
+        &self,
+        lines: HeaderLines,
+        (method, target, headers): (&str, &str, &[String]),
+        principal: Option<String>,
+        waker: Waker,
+    ) -> Result<Option<Exchange>> {
+        let parts = head(method, target, headers).map_err(|error| told("request", error))?;
+        let exchange = self.0.exchange(parts, lines, principal.as_deref());
+        Ok(exchange.map(|exchange| Exchange::new(exchange, waker)))
     }
 }
 

@@ -20,7 +20,7 @@ use crate::failure::Failure;
 
 /// How long a server may take to answer.
 const ANSWER_MAX: Duration = Duration::from_millis(250);
-/// How often one who waits looks again.
+/// How often a waiter looks again.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Each acts only on what the token in its first argument has written.
 const RENEW: &str = "if (redis.call('GET', KEYS[1]) or ''):sub(1, 16) == ARGV[1] then

@@ -73,8 +73,8 @@ pub trait Operate: Send + Sync {
         })
     }
 
-    /// Whether [`sweep_ended`](Self::sweep_ended) hands over every finished record that ends, whoever
-    /// stored it. Where it does not, the process that stored a record tells of its end when its time
+    /// Whether [`sweep_ended`](Self::sweep_ended) hands over every finished record that ends, no
+    /// matter which process stored it. Where it does not, the process that stored a record tells of its end when its time
     /// is over, as long as it runs; such a store may hand over what ended while no process used it.
     fn hands_over_ended(&self) -> bool {
         false

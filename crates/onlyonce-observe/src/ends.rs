@@ -1,7 +1,7 @@
 //! Tells when a key's time is over. A store that hands over what a sweep has dropped is swept when that
-//! is due, and each end is told by the process that is handed it: see `awaited`. Other stores drop
-//! what has expired without a word, so whoever stored a key remembers when that will be; bounded, and
-//! only while somebody wants to know. What was stored before a restart is found again in the store:
+//! is due, and each end is told by the process that is handed it: see `awaited`. Other stores do
+//! not say what they drop, so the process that stored a key remembers when its time is over; bounded, and
+//! only while a subscriber wants to know. What was stored before a restart is found again in the store:
 //! see `resume`.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -161,7 +161,7 @@ async fn look(ends: Weak<Ends>) {
 }
 
 impl Subscriber for Ends {
-    /// What the store has dropped, whoever stored it.
+    /// The end of a record that a sweep has dropped, no matter which process stored it.
     fn on_ended(&self, ended: &Ended) {
         let awaited = self.awaited.as_ref();
         let intake = awaited.and_then(|awaited| awaited.intake_of(&ended.slot));

@@ -10,7 +10,7 @@ use super::{Handling, Once, Site};
 use crate::body::{self, ClientBody, GatewayBody};
 
 impl Site {
-    /// Who may know the key that a status request asks about, in the order of the routes; nobody if it is
+    /// Who may know the key that a status request asks about, in the order of the routes; empty if it is
     /// no such request.
     pub(super) fn asked_for_status(&self, method: &Method, path: &str) -> Vec<Once> {
         let of_routes = self
@@ -50,8 +50,8 @@ impl Handling {
     }
 }
 
-/// Asks one after the other until one knows the key. That nobody knows it is said only if each could tell:
-/// otherwise the answer is the refusal of the first that could not.
+/// Asks one route after the other until one knows the key. The answer is "unknown" only if every route could
+/// tell: otherwise it is the refusal of the first that could not.
 pub(super) async fn ask(asked: Vec<Once>, request: Request<ClientBody>) -> Response<GatewayBody> {
     let (parts, body) = request.into_parts();
     let mut body = Some(body);

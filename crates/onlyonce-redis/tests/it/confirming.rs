@@ -179,35 +179,8 @@ async fn a_key_that_moves_is_confirmed_by_the_replicas_of_its_new_master(valkey:
     assert!(matches!(taken, Claimed::Taken(_)), "{taken:?}");
 }
 
-/// The same on both kinds of server.
-macro_rules! on {
-    ($server:ident, $valkey:expr, [$($name:ident),*]) => {
-        mod $server {
-            $(
-                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-                async fn $name() {
-                    super::$name($valkey).await;
-                }
-            )*
-        }
-    };
-}
-
-on!(
-    before_7_2,
-    false,
-    [
-        under_sentinel_nothing_is_acknowledged_that_the_master_alone_has,
-        in_a_cluster_each_master_waits_for_its_own_replicas,
-        a_key_that_moves_is_confirmed_by_the_replicas_of_its_new_master
-    ]
-);
-on!(
-    since_7_2,
-    true,
-    [
-        under_sentinel_nothing_is_acknowledged_that_the_master_alone_has,
-        in_a_cluster_each_master_waits_for_its_own_replicas,
-        a_key_that_moves_is_confirmed_by_the_replicas_of_its_new_master
-    ]
+on_both_kinds!(
+    under_sentinel_nothing_is_acknowledged_that_the_master_alone_has,
+    in_a_cluster_each_master_waits_for_its_own_replicas,
+    a_key_that_moves_is_confirmed_by_the_replicas_of_its_new_master
 );

@@ -160,39 +160,10 @@ async fn one_of_many_claims_is_granted(valkey: bool) {
     assert_eq!(granted, 1);
 }
 
-/// The same on both kinds of server.
-macro_rules! on {
-    ($server:ident, $valkey:expr, [$($name:ident),*]) => {
-        mod $server {
-            $(
-                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-                async fn $name() {
-                    super::$name($valkey).await;
-                }
-            )*
-        }
-    };
-}
-
-on!(
-    before_7_2,
-    false,
-    [
-        a_replay_is_only_given_once_replicas_have_it,
-        a_completion_that_finds_itself_waits_for_replicas,
-        what_is_agreed_on_is_only_told_once_replicas_have_it,
-        out_of_memory_only_new_keys_are_refused,
-        one_of_many_claims_is_granted
-    ]
-);
-on!(
-    since_7_2,
-    true,
-    [
-        a_replay_is_only_given_once_replicas_have_it,
-        a_completion_that_finds_itself_waits_for_replicas,
-        what_is_agreed_on_is_only_told_once_replicas_have_it,
-        out_of_memory_only_new_keys_are_refused,
-        one_of_many_claims_is_granted
-    ]
+on_both_kinds!(
+    a_replay_is_only_given_once_replicas_have_it,
+    a_completion_that_finds_itself_waits_for_replicas,
+    what_is_agreed_on_is_only_told_once_replicas_have_it,
+    out_of_memory_only_new_keys_are_refused,
+    one_of_many_claims_is_granted
 );

@@ -15,6 +15,29 @@ use onlyonce_redis::RedisStore;
 use onlyonce_testkit::conformance::TestBed;
 use onlyonce_testkit::servers::{Shared, shared};
 
+/// The same tests on servers from before 7.2, and on Valkey, whose replication offset moves as it has since 7.2.
+macro_rules! on_both_kinds {
+    ($($name:ident),*) => {
+        mod before_7_2 {
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $name() {
+                    super::$name(false).await;
+                }
+            )*
+        }
+
+        mod since_7_2 {
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $name() {
+                    super::$name(true).await;
+                }
+            )*
+        }
+    };
+}
+
 mod agreement;
 mod claims;
 mod confirming;

@@ -108,13 +108,7 @@ impl Operate for MySqlStore {
     async fn sweep_ended(&self, records_max: usize) -> Result<Swept, StoreError> {
         let columns = ended_columns();
         let dropped = self.sweep_all(records_max, &columns, Dropped::read, |it| it.is_record);
-        let mut swept = Swept::default();
-        for dropped in dropped.await? {
-            swept.records += usize::from(dropped.is_record);
-            swept.ended.extend(dropped.ended);
-        }
-        swept.ended.extend(self.server.replaced.take());
-        Ok(swept)
+        Ok(Dropped::swept(dropped.await?, self.server.replaced.take()))
     }
 
     fn hands_over_ended(&self) -> bool {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use onlyonce_core::codec::{self, CodecError};
 use onlyonce_core::entry::{Entry, Kept, Phase, timestamp};
-use onlyonce_core::operate::{Ended, StateName};
+use onlyonce_core::operate::{Ended, StateName, Swept};
 use onlyonce_core::{Fingerprint, OnLapse, Slot, Timestamp, Token};
 use thiserror::Error;
 
@@ -215,6 +215,14 @@ impl Dropped {
             is_record: state != RELEASED,
             ended: is_finished.then(|| read_ended(row, now).ok()).flatten(),
         })
+    }
+
+    /// What a sweep says that has dropped these, and was told of the ends that claims have made.
+    pub(crate) fn swept(dropped: Vec<Self>, replaced: Vec<Ended>) -> Swept {
+        let records = dropped.iter().filter(|it| it.is_record).count();
+        let mut ended: Vec<_> = dropped.into_iter().filter_map(|it| it.ended).collect();
+        ended.extend(replaced);
+        Swept { records, ended }
     }
 }
 
