@@ -1,4 +1,4 @@
-//! What the writer, the sweeper and whoever reads have in common. Only the writer adds to it, and
+//! What the writer, the sweeper and the readers have in common. Only the writer adds to it, and
 //! only what is as durable as it has to be.
 
 use std::io;

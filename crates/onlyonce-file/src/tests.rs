@@ -206,7 +206,7 @@ fn assert_restart<T>(answered: Result<T, StoreError>) {
     assert!(cause.contains("restart this process"), "{cause}");
 }
 
-/// After a failed fsync nobody knows what the disk has: not even what was there is told any more.
+/// After a failed fsync it is unknown what the disk has: not even what was there is told any more.
 #[tokio::test]
 async fn a_failed_fsync_ends_everything_until_a_restart() {
     let bed = Bed::new();

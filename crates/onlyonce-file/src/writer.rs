@@ -115,7 +115,7 @@ impl Writer {
         while waiting.blocking_recv_many(&mut asked, BATCH_MAX) > 0 {
             while !asked.is_empty() {
                 let batch = asked.drain(..fitting(&asked));
-                // Whoever asks waits for the answer: what waits here together has no order.
+                // Every caller waits for its answer: what waits here together has no order.
                 let (quick, rest): (Vec<_>, Vec<_>) =
                     batch.partition(|asked| asked.question.durable() == Durable::Later);
                 self.answer(quick, Durable::Later);

@@ -241,7 +241,7 @@ fn bytes_max() -> usize {
     usize::try_from(LINE_BYTES_MAX).unwrap_or(usize::MAX)
 }
 
-/// What a server said instead of an answer, for whoever asked.
+/// What a server said instead of an answer, for the caller that asked.
 fn describe(refused: &Response<Bytes>) -> String {
     let said = String::from_utf8_lossy(refused.body());
     let said: String = said.trim().chars().take(SHOWN_CHARS_MAX).collect();

@@ -17,7 +17,7 @@ const RESULT_BYTES_MAX: usize = 8 << 20;
 const LEASE: Duration = Duration::from_secs(10);
 /// A duplicate is refused as still running before its client, which usually waits a minute, gives up.
 const WAIT_MAX: Duration = Duration::from_secs(45);
-/// How long a tool may run. Whoever waits for it decides sooner.
+/// How long a tool may run. The waiting client decides sooner.
 const RUN_MAX: Duration = Duration::from_secs(60 * 60);
 /// Unique for each call of the model, and the same when the call is sent again.
 const CLAUDE_CODE: &str = "claudecode/toolUseId";

@@ -118,7 +118,7 @@ impl Session {
     pub(crate) async fn server_said(&self, line: String) {
         match Message::read(&line) {
             Message::Response { id, reply } if self.ids.made(&id) => {
-                // Whoever asked may have stopped waiting, or has been answered before.
+                // The caller may have stopped waiting, or has been answered before.
                 if let Some(us) = self.pending.asked(&id) {
                     drop(us.send(Heard::Reply(reply)));
                 }
@@ -159,7 +159,7 @@ impl Session {
         };
         match unanswered {
             Unanswered::NotSent(_) => drop(us.send(Heard::NotSent)),
-            // Without a word: whoever waits takes it for lost.
+            // Without a word: the waiting caller takes it for lost.
             Unanswered::Lost(_) => drop(us),
         }
     }

@@ -122,7 +122,7 @@ impl Options {
     }
 }
 
-/// The word nearest to `found`, if it may be a slip of the pen.
+/// The word nearest to `found`, if that may be a typo.
 ///
 /// ```
 /// assert_eq!(onlyonce_storekit::nearest("uptream", &["listen", "upstream"]), Some("upstream"));

@@ -35,8 +35,8 @@ const BYTES_MAX: u64 = 64 << 20;
 /// entry is as old as the question it answered, counted from when that was sent, and is never
 /// shown beyond the record's own end. What operators read is always asked of the store.
 ///
-/// There is no subscription to lose: the bound alone makes other processes' changes known. Whoever
-/// learns of such a change earlier can [`flush`](Self::flush).
+/// There is no subscription to lose: the bound alone makes other processes' changes known. A program
+/// that learns of such a change earlier can [`flush`](Self::flush).
 ///
 /// ```
 /// use std::sync::Arc;
@@ -120,7 +120,7 @@ impl Cached {
         self
     }
 
-    /// After how long a `forget` or `extend` is in force everywhere, whoever did it. Through this
+    /// After how long a `forget` or `extend` is in force everywhere, in whatever process it was done. Through this
     /// wrapper it is in force here at once.
     pub fn lag(&self) -> Duration {
         if self.is_exclusive {

@@ -1,5 +1,5 @@
 //! What a store costs: how long each operation takes, and how it ends (O1). Plain numbers behind
-//! atomics; whoever exports them decides about names and formats.
+//! atomics; the exporter decides about names and formats.
 //!
 //! The documents call these `idempotency.storage.operation.duration_ms` and
 //! `idempotency.storage.operation.total`, by operation and status; all of their buckets are among

@@ -119,7 +119,7 @@ fn copy(from: &Path) -> TempDir {
     to
 }
 
-/// Whoever was told of an answer finds it, what is held stays held, and all else can run.
+/// A caller that was told an answer finds it, what is held stays held, and all else can run.
 async fn assert_promises(folder: &Path, said: &[(usize, Said)], asked: usize) {
     let store = FileStore::builder(folder).open().await.unwrap();
     for (_, promise) in said.iter().filter(|(when, _)| *when <= asked) {

@@ -42,12 +42,12 @@ pub(super) struct Results {
     misses: AtomicU64,
 }
 
-/// A share of the slots. Whoever remembers or forgets one of them holds its lock.
+/// A share of the slots. Remembering or forgetting one of them takes its lock.
 #[derive(Default)]
 struct Share {
     /// Goes up with every change: an answer to a question from before is worth nothing.
     generation: u64,
-    /// A change was sent whose end nobody knows; the store may do it at any time from now on. An
+    /// A change was sent whose outcome is unknown; the store may do it at any time from now on. An
     /// entry of this share counts as one of a store that others use too.
     is_doubtful: bool,
     /// Claims of this process that it has not completed yet.
