@@ -160,7 +160,7 @@ impl Call {
     }
 
     /// Whether a claim of it must be found after a power cut, before anything runs: so that it is held, or
-    /// looked into, and does not run again unseen.
+    /// looked into, and does not run again unseen (docs/protocol.md#rule-43).
     fn must_last(&self) -> bool {
         self.is_reconciled || self.policy.on_lapse == OnLapse::Hold
     }
