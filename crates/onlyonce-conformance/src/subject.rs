@@ -54,6 +54,7 @@ impl<'a> Subject<'a> {
             fingerprint: fingerprint(1),
             token: Token::generate(&self.entropy),
             on_lapse: OnLapse::Rerun,
+            must_last: false,
             lease_for: LONG,
             keep_for: LONG,
             meta: meta("first"),

@@ -90,7 +90,8 @@ impl Shared {
         })
     }
 
-    /// The slot's newest record that is durable, expired or not.
+    /// The slot's newest record that is shown, expired or not: a claim that may run again may not be
+    /// durable yet, all else is.
     pub(super) fn find(&self, slot: &Slot) -> Result<Option<Found>, StoreError> {
         self.read(Tag::of(slot), |place, frame| {
             let frame = frame.map_err(unreadable)?;
@@ -179,13 +180,20 @@ impl Shared {
 
     /// Takes nothing from now on, until the store is opened again.
     pub(super) fn fail(&self, why: String) {
-        tracing::error!(target: "onlyonce", %why, "the file store takes nothing until it is restarted");
-        drop(self.failed.set(why));
+        if self.failed.set(why).is_ok() {
+            let why = self.failure().unwrap_or_default();
+            tracing::error!(target: "onlyonce", why, "the file store takes nothing until it is restarted");
+        }
+    }
+
+    /// Why nothing is taken any more, if that is so.
+    pub(super) fn failure(&self) -> Option<&str> {
+        self.failed.get().map(String::as_str)
     }
 
     /// Whether the disk has done all it was asked so far.
     pub(super) fn check(&self) -> Result<(), StoreError> {
-        match self.failed.get() {
+        match self.failure() {
             None => Ok(()),
             Some(why) => Err(failed(why)),
         }

@@ -202,7 +202,7 @@ impl Guarded {
 #[deny(clippy::missing_trait_methods)]
 impl Store for Guarded {
     forward!(around: claim, renew, complete, release, settled, recall);
-    forward!(straight: response_bytes_max, operate);
+    forward!(straight: check, response_bytes_max, operate);
 }
 
 #[deny(clippy::missing_trait_methods)]

@@ -122,7 +122,7 @@ impl Metered {
 #[deny(clippy::missing_trait_methods)]
 impl Store for Metered {
     forward!(around: claim, renew, complete, release, settled, recall);
-    forward!(straight: response_bytes_max, operate);
+    forward!(straight: check, response_bytes_max, operate);
 }
 
 #[deny(clippy::missing_trait_methods)]

@@ -203,7 +203,7 @@ impl Store for Tiered {
         self.inner.recall(slot, fingerprint)
     }
 
-    forward!(straight: renew, release, settled, response_bytes_max, operate);
+    forward!(straight: renew, release, settled, check, response_bytes_max, operate);
 }
 
 #[async_trait]

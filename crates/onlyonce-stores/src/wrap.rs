@@ -106,6 +106,11 @@ macro_rules! verb {
             self.inner.response_bytes_max()
         }
     };
+    ($how:ident check) => {
+        fn check(&self) -> Result<(), ::onlyonce_core::StoreError> {
+            self.inner.check()
+        }
+    };
     ($how:ident operate) => {
         fn operate(&self) -> Option<&dyn ::onlyonce_core::Operate> {
             self.inner.operate().map(|_| self as &dyn ::onlyonce_core::Operate)

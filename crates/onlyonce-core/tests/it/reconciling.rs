@@ -11,8 +11,8 @@ use onlyonce_core::engine::job::{Question, RunError};
 use onlyonce_core::event::Found;
 use onlyonce_core::policy::Duplicate;
 use onlyonce_core::{
-    Answer, Claim, Claimed, Engine, Event, Execution, Finding, OnLapse, Outcome, Policy, Reason,
-    Reconcile, Response, SlotSecret, Store as _, Token, Verdict,
+    Answer, Call, Claim, Claimed, Engine, Event, Execution, Finding, OnLapse, Outcome, Policy,
+    Reason, Reconcile, Response, SlotSecret, Store as _, Token, Verdict,
 };
 
 use crate::support::{
@@ -83,6 +83,7 @@ async fn crash(store: &Arc<Probe>, policy: &Policy) {
         fingerprint: fingerprint("the same"),
         token: Token::from_bytes([9; Token::BYTES]),
         on_lapse: OnLapse::Rerun,
+        must_last: false,
         lease_for: policy.lease_for,
         keep_for: policy.keep_for,
         meta: meta(),
@@ -97,6 +98,20 @@ fn under(on_lapse: OnLapse) -> Policy {
         on_lapse,
         ..policy()
     }
+}
+
+/// A store that forgot that it had begun would let it run again, and nobody would be asked.
+#[tokio::test(start_paused = true)]
+async fn the_claim_of_what_is_looked_into_must_last_as_one_that_is_held() {
+    let (_, node) = bed().await;
+    let looks = Looks::finding([happened()]);
+    let token = Token::from_bytes([9; Token::BYTES]);
+    let must_last = |call: Call| call.claim(token).must_last;
+    let call = |on_lapse| node.call("key", "the same", &under(on_lapse));
+
+    assert!(must_last(call(OnLapse::Rerun).reconcile(looks.reconcile())));
+    assert!(must_last(call(OnLapse::Hold)));
+    assert!(!must_last(call(OnLapse::Rerun)));
 }
 
 #[tokio::test(start_paused = true)]

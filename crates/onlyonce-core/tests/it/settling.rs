@@ -86,6 +86,7 @@ async fn claimed(store: &Arc<Probe>, key: &str, on_lapse: OnLapse, keep_for: Dur
         fingerprint: fingerprint("the same"),
         token: Token::from_bytes(*b"0123456789abcdef"),
         on_lapse,
+        must_last: false,
         lease_for: policy().lease_for,
         keep_for,
         meta: meta(),

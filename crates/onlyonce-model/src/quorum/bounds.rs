@@ -80,6 +80,7 @@ fn claim(run: Run) -> Claim {
         fingerprint: Fingerprint::new(Fingerprint::RECIPE, [1; 32]),
         token: run.token(),
         on_lapse: OnLapse::Hold,
+        must_last: false,
         lease_for: LEASE,
         keep_for: KEEP,
         meta: Arc::new(Meta {

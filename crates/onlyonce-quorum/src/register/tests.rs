@@ -16,6 +16,7 @@ fn claim(token: u8) -> Claim {
         fingerprint: Fingerprint::new(Fingerprint::RECIPE, [1; 32]),
         token: Token::from_bytes([token; Token::BYTES]),
         on_lapse: OnLapse::Rerun,
+        must_last: false,
         lease_for: LEASE,
         keep_for: LEASE,
         meta: Arc::new(Meta {

@@ -405,6 +405,7 @@ pub(super) fn claim(key: u8, token: u128) -> Claim {
         fingerprint: Fingerprint::new(Fingerprint::RECIPE, [1; 32]),
         token: Token::from_bytes(token.to_be_bytes()),
         on_lapse: OnLapse::Hold,
+        must_last: false,
         lease_for: LEASE,
         keep_for: KEEP,
         meta: Arc::new(Meta {

@@ -16,7 +16,7 @@ const TIER_TIMEOUT: Duration = Duration::from_millis(250);
 /// Copies are kept apart from records, also on one server.
 const TIER_PREFIX: &str = "onlyonce-tier";
 /// What an entry of a cache takes at least, for the number of entries that fit.
-const ENTRY_BYTES_MIN: u64 = 1024;
+const ENTRY_BYTES_MIN: u64 = 768;
 /// A folder's cache, unless the URL says otherwise. Nobody else uses the folder: it costs memory only.
 const FOLDER_CACHE_BYTES: u64 = 64 << 20;
 

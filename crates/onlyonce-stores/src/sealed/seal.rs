@@ -1,12 +1,14 @@
 //! One answer under seal: an ordinary [`Response`] of the same status, origin and time, whose one
 //! header says how it is sealed and whose body is a nonce and the ciphertext of the rest.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use onlyonce_core::{Entropy, Fingerprint, Response, Slot, Token, codec};
 use thiserror::Error;
+use zstd::bulk::Compressor;
 
 use super::cipher::{NONCE_BYTES, TAG_BYTES};
 use super::ring::{KeyRing, is_key_id};
@@ -244,8 +246,18 @@ fn pack(plain: &[u8], compress_above: usize) -> Option<Vec<u8>> {
     if plain.len() <= compress_above || plain.len() > UNPACKED_BYTES_MAX {
         return None;
     }
-    let packed = zstd::bulk::compress(plain, ZSTD_LEVEL).ok()?;
+    let packed = PACKER.with_borrow_mut(|packer| {
+        if packer.is_none() {
+            *packer = Compressor::new(ZSTD_LEVEL).ok();
+        }
+        packer.as_mut()?.compress(plain).ok()
+    })?;
     (packed.len() < plain.len()).then_some(packed)
+}
+
+thread_local! {
+    /// What compressing needs, made once for each thread that seals: its tables are larger than most answers.
+    static PACKER: RefCell<Option<Compressor<'static>>> = const { RefCell::new(None) };
 }
 
 fn unpack(content: Vec<u8>, is_packed: bool) -> Option<Response> {

@@ -6,7 +6,8 @@ use std::time::Duration;
 use onlyonce_core::operate::{Connections, Filter, Newest, Page, Resolved, Stats, Swept};
 use onlyonce_core::{
     Claim, Claimed, Completed, Fingerprint, Lease, MemoryStore, Operate, OsEntropy, Record,
-    Release, Released, Renewed, Replay, Response, Slot, Store, StoreError, Token, async_trait,
+    Release, Released, Renewed, Replay, Response, Slot, Store, StoreError, StoreErrorKind, Token,
+    async_trait,
 };
 use onlyonce_stores::{Cached, Guarded, KeyRing, Metered, Sealed};
 
@@ -22,7 +23,13 @@ const BYTES_MAX: usize = 1 << 20;
 const SWEPT_MORE: usize = 11;
 
 /// The memory store, with what only stores on servers have.
-struct Server(MemoryStore);
+struct Server(MemoryStore, Stands);
+
+#[derive(Clone, Copy)]
+enum Stands {
+    Yes,
+    HasEnded,
+}
 
 #[async_trait]
 #[deny(clippy::missing_trait_methods)]
@@ -59,6 +66,13 @@ impl Store for Server {
 
     fn recall(&self, slot: &Slot, fingerprint: &Fingerprint) -> Option<Replay> {
         self.0.recall(slot, fingerprint)
+    }
+
+    fn check(&self) -> Result<(), StoreError> {
+        match self.1 {
+            Stands::Yes => Ok(()),
+            Stands::HasEnded => Err(StoreError::new("server", StoreErrorKind::Unavailable)),
+        }
     }
 
     fn response_bytes_max(&self) -> Option<usize> {
@@ -166,11 +180,16 @@ impl Operate for Server {
     }
 }
 
-fn server() -> Arc<dyn Store> {
-    Arc::new(Server(MemoryStore::new()))
+fn server(stands: Stands) -> Arc<dyn Store> {
+    Arc::new(Server(MemoryStore::new(), stands))
 }
 
 async fn wrappers() -> [(&'static str, Arc<dyn Store>); 4] {
+    wrappers_of_one_that(Stands::Yes).await
+}
+
+async fn wrappers_of_one_that(stands: Stands) -> [(&'static str, Arc<dyn Store>); 4] {
+    let server = || server(stands);
     let ring = KeyRing::generate(&OsEntropy::new());
     [
         ("cached", Arc::new(Cached::new(server()))),
@@ -202,6 +221,29 @@ async fn every_wrapper_hands_over_what_the_store_inside_does() {
         assert!(operate.hands_over_ended(), "{name}");
         let swept = operate.sweep_ended(10).await.unwrap();
         assert_eq!(swept.records, SWEPT_MORE, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn every_wrapper_tells_that_the_store_inside_has_ended() {
+    for (name, store) in wrappers_of_one_that(Stands::HasEnded).await {
+        assert!(store.check().is_err(), "{name}");
+    }
+    for (name, store) in wrappers().await {
+        assert!(store.check().is_ok(), "{name}");
+    }
+}
+
+/// What one that has ended said before is not shown in its stead.
+#[tokio::test]
+async fn a_cache_shows_nothing_of_a_store_that_has_ended() {
+    for (name, store) in wrappers_of_one_that(Stands::HasEnded).await {
+        if name == "cached" {
+            let claim = done(&*store, "stored", LONG).await;
+
+            assert!(store.recall(&claim.slot, &claim.fingerprint).is_none());
+            assert!(store.claim(&claim).await.is_err());
+        }
     }
 }
 
@@ -239,7 +281,7 @@ async fn every_wrapper_but_the_seal_has_at_hand_what_the_store_inside_has() {
 #[tokio::test]
 async fn a_cache_has_at_hand_what_it_remembers() {
     let ring = KeyRing::generate(&OsEntropy::new());
-    let sealed = Arc::new(Sealed::open(server(), ring).await.unwrap());
+    let sealed = Arc::new(Sealed::open(server(Stands::Yes), ring).await.unwrap());
     let store = Cached::new(sealed.clone());
     let claim = done(&*sealed, "stored", LONG).await;
     assert!(store.recall(&claim.slot, &claim.fingerprint).is_none());

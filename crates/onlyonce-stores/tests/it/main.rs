@@ -16,6 +16,8 @@ mod cached;
     feature = "sqlite"
 ))]
 mod composed;
+#[cfg(all(feature = "file", feature = "sealed"))]
+mod ended;
 #[cfg(feature = "sealed")]
 mod forwarding;
 #[cfg(feature = "mysql")]

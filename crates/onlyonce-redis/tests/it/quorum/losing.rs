@@ -25,6 +25,7 @@ pub(super) fn claim() -> Claim {
         fingerprint: Fingerprint::new(Fingerprint::RECIPE, [1; 32]),
         token: Token::generate(&entropy),
         on_lapse: OnLapse::Hold,
+        must_last: false,
         lease_for: LONG,
         keep_for: LONG,
         meta: meta(),

@@ -77,6 +77,15 @@ fn what_is_too_large_to_be_unpacked_is_not_packed() {
 }
 
 #[test]
+fn nothing_of_one_answer_is_in_the_next_that_is_packed() {
+    let (one, two) = (vec![1; 5000], vec![2; 70_000]);
+    let first = pack(&one, 0);
+
+    assert_ne!(pack(&two, 0), first);
+    assert_eq!(pack(&one, 0), first);
+}
+
+#[test]
 fn a_mark_says_nothing_but_what_it_may() {
     let broken = Some(SealError::Broken { slot: SLOT });
     for (text, expected) in [

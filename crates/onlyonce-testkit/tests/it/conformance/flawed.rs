@@ -186,6 +186,7 @@ impl Store for Flawed {
                     fingerprint: record.fingerprint,
                     token: lease.token,
                     on_lapse: record.on_lapse,
+                    must_last: false,
                     lease_for: lease.lease_for,
                     keep_for,
                     meta: record.meta,
