@@ -16,6 +16,7 @@ mod cached;
     feature = "sqlite"
 ))]
 mod composed;
+mod compressed;
 #[cfg(feature = "sealed")]
 mod forwarding;
 #[cfg(feature = "mysql")]
