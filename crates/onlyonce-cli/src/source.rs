@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method};
-use onlyonce_core::engine::{look_up_secret, steps_of};
+use onlyonce_core::engine::{extend_with_steps, look_up_secret, steps_of};
 use onlyonce_core::operate::{
     Filter, InDoubt, Newest, Page, Resolved, Settled, Settlement, in_doubt, settle,
 };
@@ -265,7 +265,7 @@ impl Operator {
     pub(crate) async fn extend(&self, slot: &Slot, extra: Duration) -> Result<(), SourceError> {
         match &self.source {
             Source::Store(direct) => {
-                if !direct.operate()?.extend(slot, extra).await? {
+                if !extend_with_steps(direct.operate()?, slot, extra).await? {
                     return Err(SourceError::Absent);
                 }
                 let record = direct.record(slot).await?;

@@ -122,6 +122,15 @@ pub enum Event {
         /// Whether it got the slot: then [`Claimed`](Self::Claimed) tells of its wait too.
         claimed: bool,
     },
+    /// As many callers waited for a slot as may; a refusal follows.
+    TurnedAway {
+        /// How long this one had waited until then.
+        waited: Duration,
+        /// How many wait, this one included.
+        queue_depth: usize,
+        /// The instance that holds the slot.
+        holder: Arc<str>,
+    },
     /// A duplicate waited as long as its policy allows; a refusal follows.
     GaveUp {
         /// How long.
@@ -179,6 +188,8 @@ pub enum Event {
         attached: bool,
         /// What the original made, where its handler said so.
         resource: Option<Arc<str>>,
+        /// How long the store took to tell it; nothing if it was not asked, as it was at hand or shared.
+        asked: Option<Duration>,
         /// How long the caller waited for it.
         took: Duration,
     },
@@ -307,7 +318,7 @@ pub enum Deed {
     Resolved {
         /// The status of the answer.
         status: u16,
-        /// How long it is kept.
+        /// How long it is kept, or longer: at least as long as the record would have been.
         keep_for: Duration,
     },
     /// The outcome was in doubt, and did not happen: the next request with the key runs it.
@@ -336,6 +347,7 @@ impl Event {
             Self::Attached { .. } => "attached",
             Self::Waiting { .. } => "waiting",
             Self::Waited { .. } => "waited",
+            Self::TurnedAway { .. } => "turned_away",
             Self::GaveUp { .. } => "gave_up",
             Self::Stored { .. } => "stored",
             Self::TooLarge { .. } => "too_large",

@@ -51,13 +51,24 @@ pub trait Operate: Send + Sync {
     /// kept that much longer too; an attempt that takes it over begins anew.
     async fn extend(&self, slot: &Slot, extra: Duration) -> Result<bool, StoreError>;
 
-    /// Gives an unknown outcome its answer: changes only a record that is unknown or lapsed.
+    /// Gives an unknown outcome its answer: changes only a record that is unknown or lapsed. The answer
+    /// is kept for `keep_for`, and at least as long as the record would have been: until then nothing
+    /// runs twice, and that was promised with the claim.
     async fn resolve(
         &self,
         slot: &Slot,
         response: &Arc<Response>,
         keep_for: Duration,
     ) -> Result<Resolved, StoreError>;
+
+    /// Forgets an unknown outcome: changes only a record that is unknown or lapsed, in one step, so that
+    /// an answer which its holder stores meanwhile stays. The next request with its key is a new one.
+    ///
+    /// A store that does not have it as one step gives the record an interim answer and forgets that one:
+    /// should the process end in between, retries get "try again" until the record is forgotten or ends.
+    async fn discard(&self, slot: &Slot) -> Result<Resolved, StoreError> {
+        doubt::discard_in_two_steps(self, slot).await
+    }
 
     /// Drops at most `records_max` expired records; says how many it dropped.
     async fn sweep(&self, records_max: usize) -> Result<usize, StoreError>;
@@ -268,7 +279,7 @@ impl FromStr for StateName {
 /// What became of a resolution.
 #[derive(Clone, Debug)]
 pub enum Resolved {
-    /// The answer is stored.
+    /// The answer is stored, or what was in doubt is discarded.
     Stored,
     /// Nothing was changed: the record is alive or finished.
     Found(Record),

@@ -38,6 +38,7 @@ pub(super) enum Question {
     Forget(Slot),
     Extend(Slot, Duration),
     Resolve(Slot, Arc<Response>, Duration),
+    Discard(Slot),
     CountReplays(Vec<(Slot, u64)>),
     Agree(String, Vec<u8>),
     /// What was agreed on under a name.
@@ -69,6 +70,7 @@ impl Question {
             | Self::Forget(_)
             | Self::Extend(..)
             | Self::Resolve(..)
+            | Self::Discard(_)
             | Self::CountReplays(_)
             | Self::Agree(..)
             | Self::WhatAgreed(_)
@@ -222,6 +224,9 @@ impl Writer {
             Question::Resolve(slot, response, keep_for) => batch
                 .step(slot, |entry| entry.resolve(response, *keep_for, now))
                 .map(Answer::Resolved),
+            Question::Discard(slot) => batch
+                .step(slot, |entry| entry.discard(now))
+                .map(Answer::Resolved),
             Question::CountReplays(replays) => batch.count_replays(replays).map(Answer::Counted),
             Question::Agree(name, offer) => self.agree(name, offer).map(Answer::Agreed),
             Question::WhatAgreed(name) => Ok(Answer::WasAgreed(self.agreed.get(name))),
@@ -272,6 +277,7 @@ fn fitting(asked: &[Asked<Question, Answered>]) -> usize {
             | Question::Release(..)
             | Question::Forget(_)
             | Question::Extend(..)
+            | Question::Discard(_)
             | Question::CountReplays(_)
             | Question::Agree(..)
             | Question::WhatAgreed(_)

@@ -22,11 +22,18 @@ pub struct Observers {
     hot: Arc<HotKeys>,
     audit: Option<Arc<Audit>>,
     ends: Arc<Ends>,
+    /// Those of the service itself, besides these.
+    own: Arc<[Arc<dyn Subscriber>]>,
 }
 
 impl Observers {
     /// `sweep` asks for a sweep of a store that hands over what has ended.
-    pub(crate) fn new(store: StoreWatch, audit: Option<Audit>, sweep: Option<Arc<Notify>>) -> Self {
+    pub(crate) fn new(
+        store: StoreWatch,
+        audit: Option<Audit>,
+        own: Vec<Arc<dyn Subscriber>>,
+        sweep: Option<Arc<Notify>>,
+    ) -> Self {
         let metrics = Arc::new(Metrics::new(store));
         if sweep.is_some() {
             metrics.count_ends_told();
@@ -51,6 +58,7 @@ impl Observers {
             hot: Arc::default(),
             audit,
             ends: Ends::start(told, sweep),
+            own: own.into(),
         }
     }
 
@@ -88,6 +96,7 @@ impl Observers {
             Arc::clone(&self.ends) as _,
         ];
         all.extend(self.audit.clone().map(|audit| audit as Arc<dyn Subscriber>));
+        all.extend(self.own.iter().cloned());
         all
     }
 
@@ -123,6 +132,9 @@ impl Observers {
         self.ends.on_event(about, event);
         if let Some(audit) = &self.audit {
             audit.on_event(about, event);
+        }
+        for subscriber in &*self.own {
+            subscriber.on_event(about, event);
         }
     }
 

@@ -15,7 +15,7 @@ use crate::NAME;
 use crate::acceptor::{Acceptor, Fault};
 use crate::finding::Found;
 use crate::proposer::{Decision, Manner};
-use crate::register::{Forgetting, Resolving, SlotRegister};
+use crate::register::{Discarding, Forgetting, Resolving, SlotRegister};
 use crate::store::QuorumStore;
 use crate::trouble::unreadable;
 
@@ -97,6 +97,14 @@ impl Operate for QuorumStore {
         let mut resolving = Resolving::new(response, keep_for);
         self.step(slot, Manner::Plain, |register, now| {
             resolving.step(register, now)
+        })
+        .await
+    }
+
+    async fn discard(&self, slot: &Slot) -> Result<Resolved, StoreError> {
+        let mut discarding = Discarding::default();
+        self.step(slot, Manner::Plain, |register, now| {
+            discarding.step(register, now)
         })
         .await
     }

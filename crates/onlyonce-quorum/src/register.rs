@@ -16,7 +16,7 @@ use onlyonce_core::{Claim, Claimed, Lease, Release, Released, Token};
 use crate::finding::Found;
 use crate::proposer::Decision;
 
-pub(crate) use self::operating::{Forgetting, Resolving};
+pub(crate) use self::operating::{Discarding, Forgetting, Resolving};
 
 mod operating;
 #[cfg(test)]

@@ -252,6 +252,11 @@ impl Operate for Cached {
             .await
     }
 
+    async fn discard(&self, slot: &Slot) -> Result<Resolved, StoreError> {
+        let inside = operators(&*self.inner, NAME)?;
+        self.changing(slot, inside.discard(slot)).await
+    }
+
     forward!(straight: get, list, newest, sweep, sweep_ended, stats, ping, recheck, count_replays, number_replays, agree, agreed);
     forward!(straight: connected, connections, is_on_a_server, hands_over_ended);
 }

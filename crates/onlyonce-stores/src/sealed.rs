@@ -11,6 +11,7 @@ use onlyonce_core::{
 };
 
 use crate::OpenError;
+use crate::packed::COMPRESS_ABOVE_BYTES;
 use crate::wrap::forward;
 
 pub use self::ring::{KeyRing, KeyRingError};
@@ -28,8 +29,6 @@ mod ring_key;
 mod seal;
 
 const NAME: &str = "sealed";
-/// Below this, compressing saves less than it costs.
-const COMPRESS_ABOVE_BYTES: usize = 1024;
 /// The digest in the place of a lease's own.
 const BLANK: [u8; 32] = [0; 32];
 /// The most that a seal adds to an answer: nonce, tag, its header and the form of its content.

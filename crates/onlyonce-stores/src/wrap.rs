@@ -134,6 +134,8 @@ macro_rules! verb {
          response: &'life2 ::std::sync::Arc<::onlyonce_core::Response>,
          keep_for: ::std::time::Duration)
         -> ::onlyonce_core::operate::Resolved); };
+    ($how:ident discard) => { $crate::wrap::verb!(@operate $how Resolve discard ['life1]
+        (slot: &'life1 ::onlyonce_core::Slot) -> ::onlyonce_core::operate::Resolved); };
     ($how:ident sweep) => { $crate::wrap::verb!(@operate $how Sweep sweep []
         (records_max: usize) -> usize); };
     ($how:ident sweep_ended) => { $crate::wrap::verb!(@operate $how Sweep sweep_ended []

@@ -23,7 +23,7 @@ pub(super) struct Resolve {
     /// The type of the body, like application/json
     #[arg(long, value_name = "TYPE", requires = "status")]
     content_type: Option<HeaderValue>,
-    /// How long the answer is kept
+    /// How long the answer is kept; at least as long as the record would have been
     #[arg(long, default_value = "24h", requires = "status")]
     keep: humantime::Duration,
     /// It did not happen: the next request with the key runs it

@@ -14,9 +14,6 @@ use crate::store::StoreError;
 
 /// Records that are read at a time.
 const PAGE_RECORDS: usize = 500;
-/// How long a slot that is about to be freed keeps its interim answer: should the process end between
-/// the two steps, the slot is free after this time.
-const INTERIM_KEEP: Duration = Duration::from_secs(2);
 
 /// Which outcomes in doubt are meant. Empty means all of them.
 #[derive(Clone, Debug, Default)]
@@ -113,29 +110,40 @@ pub enum Settled {
 }
 
 /// Settles one outcome, if it is still in doubt.
-///
-/// A holder that was only slow can complete its record until it is settled. So a slot is not freed by
-/// forgetting it at once, which would drop such an answer: an interim answer ("try again") is stored
-/// first, which the store does only if the outcome is still in doubt, and which the holder cannot
-/// overwrite. A retry in between gets that one.
 pub async fn settle(
     operate: &dyn Operate,
     slot: &Slot,
     settlement: &Settlement,
 ) -> Result<Settled, StoreError> {
-    let (response, keep_for) = match settlement {
-        Settlement::Happened(response, keep_for) => (Arc::clone(response), *keep_for),
-        Settlement::DidNotHappen => (Arc::new(interim()), INTERIM_KEEP),
+    let resolved = match settlement {
+        Settlement::Happened(response, keep_for) => {
+            operate.resolve(slot, response, *keep_for).await?
+        }
+        Settlement::DidNotHappen => operate.discard(slot).await?,
     };
-    match operate.resolve(slot, &response, keep_for).await? {
-        Resolved::Found(_) | Resolved::Absent => return Ok(Settled::Skipped),
-        Resolved::Stored => {}
+    Ok(match resolved {
+        Resolved::Stored => Settled::Done,
+        Resolved::Found(_) | Resolved::Absent => Settled::Skipped,
+    })
+}
+
+/// A holder that was only slow can complete its record until it is settled. So a slot is not freed by
+/// forgetting it at once, which would drop such an answer: an interim answer ("try again") is stored
+/// first, which the store does only if the outcome is still in doubt, and which the holder cannot
+/// overwrite. A retry in between gets that one.
+pub(super) async fn discard_in_two_steps<O>(
+    operate: &O,
+    slot: &Slot,
+) -> Result<Resolved, StoreError>
+where
+    O: Operate + ?Sized,
+{
+    let interim = Arc::new(interim());
+    let resolved = operate.resolve(slot, &interim, Duration::ZERO).await?;
+    if matches!(resolved, Resolved::Stored) {
+        operate.forget(slot).await?;
     }
-    match settlement {
-        Settlement::Happened(..) => {}
-        Settlement::DidNotHappen => drop(operate.forget(slot).await?),
-    }
-    Ok(Settled::Done)
+    Ok(resolved)
 }
 
 fn interim() -> Response {

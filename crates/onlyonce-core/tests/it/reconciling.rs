@@ -9,6 +9,7 @@ use http::StatusCode;
 use onlyonce_core::engine::FormerSecret;
 use onlyonce_core::engine::job::{Question, RunError};
 use onlyonce_core::event::Found;
+use onlyonce_core::operate::Operate as _;
 use onlyonce_core::policy::Duplicate;
 use onlyonce_core::{
     Answer, Call, Claim, Claimed, Engine, Event, Execution, Finding, OnLapse, Outcome, Policy,
@@ -235,6 +236,50 @@ async fn what_cannot_be_told_is_asked_again_but_not_at_every_retry() {
 
     assert_eq!(ran(&once(&node, &policy(), &looks, &work).await), "found");
     assert_eq!((looks.count(), work.starts()), (3, 0));
+}
+
+/// Attempts have numbers, and looks too: a retry that neither looks nor runs takes none.
+#[tokio::test(start_paused = true)]
+async fn a_retry_that_is_put_off_claims_nothing() {
+    let (store, node) = bed().await;
+    let (policy, work) = (policy(), Work::new());
+    let looks = Looks::finding([Finding::CannotTell, Finding::DidNot]);
+    crash(&store, &policy).await;
+    let first = once(&node, &policy, &looks, &work).await;
+    assert_eq!(refused(&first), Reason::OutcomeUnknown);
+
+    let claims = store.claims.count();
+    for _ in 0..5 {
+        let answer = once(&node, &policy, &looks, &work).await;
+        assert_eq!(refused(&answer), Reason::OutcomeUnknown);
+    }
+    assert_eq!(store.claims.count(), claims);
+
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(ran(&once(&node, &policy, &looks, &work).await), "run 1");
+    let is_third = |event: &Event| matches!(event, Event::Claimed { attempt: 3, .. });
+    assert_eq!(
+        node.heard.count(is_third),
+        1,
+        "the first, the look, this one"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_that_is_put_off_gets_an_answer_that_is_there_by_then() {
+    let (store, node) = bed().await;
+    let (policy, work) = (policy(), Work::new());
+    let looks = Looks::finding([Finding::CannotTell]);
+    crash(&store, &policy).await;
+    once(&node, &policy, &looks, &work).await;
+    let slot = *node.call("key", "the same", &policy).slot();
+    let by_hand = Arc::new(Response::new(StatusCode::OK, "by hand"));
+    let resolved = store.inner.resolve(&slot, &by_hand, Duration::ZERO).await;
+    resolved.unwrap();
+
+    let answer = once(&node, &policy, &looks, &work).await;
+
+    assert_eq!(replayed(&answer), "by hand");
 }
 
 #[tokio::test(start_paused = true)]

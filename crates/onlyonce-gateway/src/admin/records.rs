@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::State;
 use http::{HeaderName, HeaderValue, StatusCode};
-use onlyonce_core::engine::steps_of;
+use onlyonce_core::engine::{extend_with_steps, steps_of};
 use onlyonce_core::operate::{Filter, Newest, Page, Resolved, StateName};
 use onlyonce_core::{Deed, Key, KeyRule, Operate, Record, Response, Slot, StoreError, Timestamp};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -23,7 +23,7 @@ use crate::config::Count;
 /// Records of a page, at most.
 const PAGE_RECORDS_MAX: usize = 1000;
 const PAGE_RECORDS: usize = 100;
-/// How long an operator's answer is kept unless asked otherwise.
+/// How long an operator's answer is kept at least, unless asked otherwise.
 const RESOLVED_KEEP: Duration = Duration::from_secs(24 * 3600);
 const SWEEP_RECORDS: usize = 10_000;
 /// Characters of a key that is looked for: no policy lets a longer one through.
@@ -151,7 +151,8 @@ pub(super) struct Resolve {
     #[serde(default)]
     #[schemars(schema_with = "header_fields")]
     headers: Vec<(String, String)>,
-    /// How long it is kept, in seconds; a day unless asked otherwise.
+    /// How long it is kept, in seconds, and at least as long as the record would have been; a day unless
+    /// asked otherwise.
     keep_seconds: Option<Seconds>,
     /// The operator's name.
     by: Option<Name>,
@@ -172,7 +173,8 @@ pub(super) struct AnswerGiven {
     #[serde(default)]
     #[schemars(schema_with = "header_fields")]
     headers: Vec<(String, String)>,
-    /// How long it is kept, in seconds; a day unless asked otherwise.
+    /// How long it is kept, in seconds, and at least as long as the record would have been; a day unless
+    /// asked otherwise.
     keep_seconds: Option<Seconds>,
 }
 
@@ -362,7 +364,7 @@ pub(super) async fn extend(
     let slot = slot(&address)?;
     let operate = admin.operate()?;
     let by = Duration::from_secs(extend.seconds.get());
-    if !operate.extend(&slot, by).await? {
+    if !extend_with_steps(operate, &slot, by).await? {
         return Err(absent());
     }
     let record = operate.get(&slot).await?.ok_or_else(absent)?;

@@ -131,6 +131,11 @@ impl Entry {
                 queue_depth,
                 holder,
                 ..
+            }
+            | Event::TurnedAway {
+                waited,
+                queue_depth,
+                holder,
             } => What::Contention {
                 waited: *waited,
                 queue_depth: *queue_depth,

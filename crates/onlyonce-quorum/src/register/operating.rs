@@ -32,6 +32,33 @@ impl Forgetting {
     }
 }
 
+/// One order to forget what is in doubt in a slot.
+#[derive(Default)]
+pub(crate) struct Discarding {
+    /// What the last try was to forget: whose claim, and when its slot was first claimed.
+    last: Option<(Token, Timestamp)>,
+}
+
+impl Discarding {
+    /// One try.
+    pub(crate) fn step(
+        &mut self,
+        register: &mut SlotRegister,
+        now: Duration,
+    ) -> (Resolved, Change) {
+        let there = register.entry.live(now);
+        if let Some(last) = self.last
+            && !there.is_some_and(|kept| goes_on(last, kept))
+        {
+            return (Resolved::Stored, Change::Nothing);
+        }
+        let there = there.map(|kept| (kept.token, kept.created_at));
+        let (discarded, change) = register.entry.discard(now);
+        self.last = there.filter(|_| matches!(discarded, Resolved::Stored));
+        (discarded, change)
+    }
+}
+
 /// Whether this is the record that was there before: an attempt that takes over keeps when it was made.
 fn goes_on((token, created_at): (Token, Timestamp), kept: &Kept) -> bool {
     kept.token == token || (kept.attempt > 1 && kept.created_at == created_at)

@@ -64,6 +64,13 @@ impl Operate for Sealed {
         }
     }
 
+    async fn discard(&self, slot: &Slot) -> Result<Resolved, StoreError> {
+        match operators(&*self.inner, NAME)?.discard(slot).await? {
+            Resolved::Found(record) => Ok(Resolved::Found(self.opened(slot, None, record)?)),
+            done @ (Resolved::Stored | Resolved::Absent) => Ok(done),
+        }
+    }
+
     /// What cannot be opened any more is told without its answer: it is gone either way.
     async fn sweep_ended(&self, records_max: usize) -> Result<Swept, StoreError> {
         let mut swept = operators(&*self.inner, NAME)?

@@ -120,6 +120,10 @@ impl Operate for Server {
         self.0.resolve(slot, response, keep_for).await
     }
 
+    async fn discard(&self, slot: &Slot) -> Result<Resolved, StoreError> {
+        self.0.discard(slot).await
+    }
+
     async fn sweep(&self, records_max: usize) -> Result<usize, StoreError> {
         self.0.sweep(records_max).await
     }

@@ -3,6 +3,8 @@ use std::time::Duration;
 use http::StatusCode;
 use onlyonce_core::OsEntropy;
 
+use crate::packed::UNPACKED_BYTES_MAX;
+
 use super::*;
 
 const SLOT: Slot = Slot::from_bytes([2; Slot::BYTES]);
