@@ -287,11 +287,11 @@ pub enum Event {
     Stalled,
     /// The result will not be stored: the background is full, or the record is long gone.
     Abandoned,
-    /// An operator has changed the record.
+    /// An operator has changed the record, or done something else that is to be accounted for.
     Operated(Box<Operated>),
 }
 
-/// What an operator did to a record, who it was, and why.
+/// What an operator did, who it was, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Operated {
     /// What was done.
@@ -304,7 +304,7 @@ pub struct Operated {
     pub via: &'static str,
 }
 
-/// What operators can do to a record.
+/// What operators can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deed {
     /// It was forgotten, whatever its state.
@@ -323,6 +323,18 @@ pub enum Deed {
     },
     /// The outcome was in doubt, and did not happen: the next request with the key runs it.
     Discarded,
+    /// The body of its stored answer was read.
+    Read,
+    /// Expired records were dropped at once, whosever they were.
+    Swept {
+        /// How many.
+        records: u64,
+    },
+    /// An actor was taken out of the audit trail. Who that was is told nowhere.
+    Purged {
+        /// How many entries were removed.
+        entries: u64,
+    },
 }
 
 impl Deed {
@@ -333,6 +345,22 @@ impl Deed {
             Self::Extended { .. } => "extend",
             Self::Resolved { .. } => "resolve",
             Self::Discarded => "discard",
+            Self::Read => "read",
+            Self::Swept { .. } => "sweep",
+            Self::Purged { .. } => "purge",
+        }
+    }
+
+    /// How many records or entries it was about, where it was not about one record.
+    pub const fn at_large(self) -> Option<u64> {
+        match self {
+            Self::Swept { records } => Some(records),
+            Self::Purged { entries } => Some(entries),
+            Self::Forgot
+            | Self::Extended { .. }
+            | Self::Resolved { .. }
+            | Self::Discarded
+            | Self::Read => None,
         }
     }
 }

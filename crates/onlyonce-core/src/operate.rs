@@ -15,11 +15,13 @@ use crate::response::Response;
 use crate::slot::Slot;
 use crate::store::StoreError;
 
+mod attempt;
 mod doubt;
 mod ended;
 mod newest;
 
-pub use self::doubt::{InDoubt, Settled, Settlement, in_doubt, settle};
+pub use self::attempt::{AttemptId, AttemptIdError};
+pub use self::doubt::{InDoubt, Settled, SettledAll, Settlement, in_doubt, settle, settle_all};
 pub use self::ended::{Ended, Swept};
 pub use self::newest::{Newest, NewestPage};
 

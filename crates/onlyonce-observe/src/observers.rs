@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onlyonce_core::event::TracingSubscriber;
-use onlyonce_core::{About, Deed, Event, Operated, Record, Slot, Subscriber};
+use onlyonce_core::key::Hint;
+use onlyonce_core::{About, Deed, Event, Meta, Operated, Record, Slot, Subscriber};
 use onlyonce_metrics::{Metrics, StoreWatch};
 use tokio::sync::Notify;
 use tracing::Level;
@@ -13,6 +14,26 @@ use crate::audit::{Audit, Trail};
 use crate::ends::{Ends, Told};
 use crate::feed::Feed;
 use crate::hot::HotKeys;
+
+/// Tells what an operator did to no record in particular.
+pub(crate) fn at_large<T>(operated: Operated, tell: impl FnOnce(&About<'_>, &Event) -> T) -> T {
+    let nothing = Arc::new(Meta {
+        hint: Hint::default(),
+        operation: "".into(),
+        actor: None,
+        holder: "".into(),
+        trace: None,
+        credential: None,
+    });
+    let about = About {
+        slot: &Slot::from_bytes([0; Slot::BYTES]),
+        meta: &nothing,
+        fingerprint: None,
+        intake: None,
+        route: None,
+    };
+    tell(&about, &Event::Operated(Box::new(operated)))
+}
 
 /// Everyone who listens.
 #[derive(Clone)]
@@ -123,6 +144,11 @@ impl Observers {
         if is_gone {
             self.tell(&about, &gone(record));
         }
+    }
+
+    /// Tells what an operator did to no record in particular.
+    pub fn operated_at_large(&self, operated: Operated) {
+        at_large(operated, |about, event| self.tell(about, event));
     }
 
     fn tell(&self, about: &About<'_>, event: &Event) {

@@ -133,8 +133,12 @@ fn located(error: OpenError, url: &str) -> OpenError {
 }
 
 /// The host and port of a server's URL. A password may have any character, also those that should
-/// have been escaped: nothing before the last `@` is shown.
+/// have been escaped: nothing before the last `@` is shown. A tier has an address of its own.
 fn address(url: &str) -> Option<String> {
+    let url = match Options::split_off(url, &["tier"]) {
+        Ok((url, _)) => url,
+        Err(_) => return None,
+    };
     let (_, rest) = url.split_once("://")?;
     let host = rest.rsplit('@').next()?;
     let host = host.split(['/', '?', '#']).next()?;

@@ -280,10 +280,34 @@ fn claimed(about: &About<'_>, attempt: u32, asked: Duration) {
 
 /// A warning, so that it is written at the default level: it is rare, and changes what retries get.
 fn operated(about: &About<'_>, operated: &Operated) {
+    if let Some(count) = operated.deed.at_large() {
+        tracing::warn!(
+            target: "onlyonce",
+            event = "idempotency.operator",
+            action = operated.deed.name(),
+            operator = operated.by.as_deref(),
+            reason = operated.reason.as_deref(),
+            via = operated.via,
+            count,
+            "an operator removed what was kept"
+        );
+        return;
+    }
     let (status, longer) = match operated.deed {
         Deed::Resolved { status, keep_for } => (Some(status), Some(keep_for)),
         Deed::Extended { by } => (None, Some(by)),
-        Deed::Forgot | Deed::Discarded => (None, None),
+        Deed::Forgot | Deed::Discarded | Deed::Read | Deed::Swept { .. } | Deed::Purged { .. } => {
+            (None, None)
+        }
+    };
+    let message = match operated.deed {
+        Deed::Read => "an operator read the body of this answer",
+        Deed::Resolved { .. }
+        | Deed::Extended { .. }
+        | Deed::Forgot
+        | Deed::Discarded
+        | Deed::Swept { .. }
+        | Deed::Purged { .. } => "an operator changed this record",
     };
     line!(
         about,
@@ -295,7 +319,7 @@ fn operated(about: &About<'_>, operated: &Operated) {
         via = operated.via,
         status,
         keep_ms = longer.map(millis),
-        metadata.message = "an operator changed this record",
+        metadata.message = message,
     );
 }
 

@@ -19,6 +19,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 
+pub(crate) mod flaky;
+
 /// What the service has done.
 #[derive(Default)]
 pub(crate) struct Work {

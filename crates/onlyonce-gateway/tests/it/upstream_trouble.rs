@@ -3,7 +3,9 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::support::{client, gateway, order_with};
+use onlyonce_gateway::Gateway;
+
+use crate::support::{Service, client, gateway, order_with, settings};
 use crate::wire::{Say, scripted};
 
 const MADE: &str = "HTTP/1.1 201 Created\r\ncontent-length: 4\r\n\r\nmade";
@@ -115,4 +117,61 @@ async fn a_connection_that_answers_well_is_used_again() {
     }
 
     assert_eq!(connections.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn readiness_needs_the_upstreams_only_where_it_is_asked_for() {
+    let closed = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = closed.local_addr().unwrap();
+    drop(closed);
+    let asked = gateway(address, "ready_upstreams = true\n").await;
+    let not_asked = gateway(address, "").await;
+    let ready = async |gateway: &Gateway| {
+        let url = format!("http://{}/readyz", gateway.admin_address());
+        let answer = client().get(url).send().await.unwrap();
+        (answer.status().as_u16(), answer.text().await.unwrap())
+    };
+
+    let (status, why) = ready(&asked).await;
+    assert_eq!(status, 503, "{why}");
+    assert!(why.contains(&format!("http://{address}")), "{why}");
+    assert_eq!(ready(&not_asked).await.0, 200);
+
+    let back = tokio::net::TcpListener::bind(address).await.unwrap();
+    assert_eq!(ready(&asked).await.0, 200);
+    drop(back);
+}
+
+#[tokio::test]
+async fn an_upstream_that_a_reload_removes_is_not_down_for_ever() {
+    let service = Service::start().await;
+    let closed = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = closed.local_addr().unwrap();
+    drop(closed);
+    let before = settings(address, "");
+    let gateway = Gateway::start(&before).await.unwrap();
+    assert_eq!(order_with(&gateway, "a-key", "{}").await.status(), 502);
+    let down = format!("idempotency_upstream_up{{upstream=\"http://{address}\"}}");
+    assert!(metrics(&gateway).await.contains(&format!("{down} 0")));
+
+    let mut after = before.clone();
+    after.upstream = settings(service.address, "").upstream;
+    gateway.reload(&after).unwrap();
+
+    let page = metrics(&gateway).await;
+    assert!(!page.contains(&down), "{page}");
+    let up = format!("upstream=\"http://{}\"}} 1", service.address);
+    assert!(page.contains(&up), "{page}");
+}
+
+async fn metrics(gateway: &Gateway) -> String {
+    let url = format!("http://{}/metrics", gateway.admin_address());
+    client()
+        .get(url)
+        .send()
+        .await
+        .unwrap()
+        .text()
+        .await
+        .unwrap()
 }

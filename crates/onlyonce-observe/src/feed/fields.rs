@@ -134,7 +134,9 @@ fn operated(operated: &Operated) -> Value {
     let (status, longer) = match operated.deed {
         Deed::Resolved { status, keep_for } => (Some(status), Some(keep_for)),
         Deed::Extended { by } => (None, Some(by)),
-        Deed::Forgot | Deed::Discarded => (None, None),
+        Deed::Forgot | Deed::Discarded | Deed::Read | Deed::Swept { .. } | Deed::Purged { .. } => {
+            (None, None)
+        }
     };
     json!({
         "action": operated.deed.name(),
@@ -143,6 +145,7 @@ fn operated(operated: &Operated) -> Value {
         "via": operated.via,
         "status": status,
         "keep_ms": longer.map(millis),
+        "count": operated.deed.at_large(),
     })
 }
 
