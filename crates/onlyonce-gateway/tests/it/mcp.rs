@@ -36,6 +36,8 @@ enum Answers {
     /// As JSON, once the test says so.
     Gated,
     Status(u16),
+    /// The tool acts and fails; its error comes with this status.
+    Failed(u16),
 }
 
 #[derive(Default)]
@@ -120,6 +122,11 @@ async fn serve(State(server): State<Arc<Server>>, request: Request) -> Response 
     }
     match answers {
         Answers::Json | Answers::Gated | Answers::Status(_) => axum::Json(answer).into_response(),
+        Answers::Failed(status) => {
+            let error = json!({"code": -32001, "message": format!("no item {number}")});
+            let answer = json!({"jsonrpc": "2.0", "id": message["id"], "error": error});
+            (StatusCode::from_u16(status).unwrap(), axum::Json(answer)).into_response()
+        }
         Answers::Events => {
             let progress =
                 json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": {}});
@@ -304,6 +311,31 @@ async fn a_server_that_refuses_before_the_tool_is_heard_as_it_is_and_the_key_sta
 
     assert_eq!(ran["result"]["content"][0]["text"], "run 1", "{ran}");
     assert_eq!(refused(&broken), "outcome-unknown", "{broken}");
+    gateway.drain().await;
+}
+
+/// Frameworks map an exception of a tool to a status, also one that is raised after its effect.
+#[tokio::test]
+async fn an_error_that_answers_the_call_is_its_answer_whatever_the_http_status() {
+    let (address, server) = Server::start().await;
+    let gateway = gateway(address, ROUTE).await;
+    let client = Client::of(gateway.address());
+    let statuses = [
+        307, 308, 400, 401, 403, 404, 405, 406, 407, 413, 415, 421, 422, 425, 429, 500, 503,
+    ];
+
+    for (at, status) in statuses.into_iter().enumerate() {
+        server.answers(Answers::Failed(status));
+        let key = format!("key-{status}");
+        let first = client.say(&act(1, &key)).await;
+        let retry = client.say(&act(2, &key)).await;
+
+        assert_eq!(server.runs(), at + 1, "{status}: {first} {retry}");
+        let told = format!("no item {}", at + 1);
+        assert_eq!(first["error"]["message"], told, "{status}: {first}");
+        let again = retry["error"]["message"].as_str().unwrap();
+        assert!(again.starts_with(&told), "{status}: {retry}");
+    }
     gateway.drain().await;
 }
 
