@@ -9,14 +9,17 @@ use http::{HeaderName, Method, Request, Response};
 use hyper::body::Incoming;
 use onlyonce_core::{Engine, OnLapse, Policy, Release};
 use onlyonce_observe::traces::{RequestSpan, Traces};
-use onlyonce_tower::{BrokenOff, ClientAddress, Idempotent, Linger, Replayed, RequestBody};
+use onlyonce_tower::{
+    BrokenOff, ClientAddress, Idempotent, KnownHosts, Linger, Replayed, RequestBody,
+};
 use tower_service::Service;
 
 use crate::auth_check::AuthCheck;
 use crate::body::{self, BodyPatience, ClientBody, GatewayBody};
-use crate::config::{self, Config, ConfigError, Protocol, REST, ScopePart, Span, Timeout};
+use crate::config::{self, Config, ConfigError, Protocol, REST, Span, Timeout};
 use crate::failure::Failure;
 use crate::forward::{self, Peer};
+use crate::gateway::{LISTEN, fixed};
 use crate::identify::{Identified, Names};
 use crate::mcp::Endpoint;
 use crate::path;
@@ -129,6 +132,7 @@ impl Site {
             bounds,
             verifier: crate::identity::verifier(config)?,
             names: Names::of(&config.identity),
+            hosts: hosts(config),
         };
         let patience = upstream_patience(config);
         let mut upstreams = Upstreams::default();
@@ -395,30 +399,21 @@ fn tool_policy(config: &Config, route: &config::Route) -> Result<Policy, ConfigE
     Ok(policy)
 }
 
+/// What the gateway is asked for by, if only this machine reaches it and nothing is said to be in front of
+/// it. Any other may have any name.
+fn hosts(config: &Config) -> Option<KnownHosts> {
+    let listen = config.listen.unwrap_or_else(|| fixed(LISTEN));
+    let is_local = listen.ip().is_loopback() && config.limits.address_header.is_none();
+    is_local.then(|| KnownHosts::of(listen))
+}
+
 /// The headers that contracts and `address_header` name.
 fn read_headers(config: &Config) -> Result<Arc<[HeaderName]>, ConfigError> {
     let mut names: BTreeSet<String> = BTreeSet::new();
     let routes = config.route.iter().filter(|route| !route.pass).map(Some);
     for route in routes.chain([None]) {
-        let Policy {
-            fingerprint,
-            ttl,
-            http,
-            ..
-        } = policy(config, route)?;
-        let scoped = http.scope.into_iter().filter_map(|part| match part {
-            ScopePart::Header { name, .. } | ScopePart::UserHeader(name) => Some(name),
-            ScopePart::Route
-            | ScopePart::Caller
-            | ScopePart::Path(_)
-            | ScopePart::PathAfter(_)
-            | ScopePart::Cookie(_)
-            | ScopePart::Body(_)
-            | ScopePart::Jwt(_) => None,
-        });
-        let asked = ttl.map(|rule| rule.header);
-        let all = scoped.chain(fingerprint.headers).chain(asked);
-        names.extend(all.chain([http.key_header]).map(|name| name.to_string()));
+        let heard = policy(config, route)?.request_headers();
+        names.extend(heard.iter().map(ToString::to_string));
     }
     names.extend(config.limits.address_header.clone());
     Ok(names.iter().filter_map(|name| name.parse().ok()).collect())

@@ -18,7 +18,7 @@ use self::state::State;
 pub(crate) use self::state::{SESSION, VERSION};
 use crate::decide::{Decision, decide};
 use crate::exchange::{Exchanged, Http, Unanswered, exchange, is_before_the_tool};
-use crate::message::{Id, Message, is_initialized};
+use crate::message::{Id, Message, Reply, is_initialized};
 use crate::pending::lock;
 use crate::proxy::LINE_BYTES_MAX;
 use crate::session::Session;
@@ -200,10 +200,12 @@ impl Peer {
         };
         self.state().session = None;
         match self.ask(&initialize, &id).await {
-            Exchanged::Answered { message, headers } => {
+            Exchanged::Answered { message, headers }
+                if matches!(Reply::of(&message), Some(Reply::Result(_))) =>
+            {
                 self.state().learn(&initialize, &message, &headers);
             }
-            Exchanged::Refused(_) | Exchanged::Unanswered(_) => {
+            Exchanged::Answered { .. } | Exchanged::Refused(_) | Exchanged::Unanswered(_) => {
                 // What comes next finds it lost again, and tries again.
                 self.state().session = Some(lost.clone());
                 return false;

@@ -155,6 +155,11 @@ impl Operate for Compressed {
         found.map(|it| Self::opened(slot, it)).transpose()
     }
 
+    async fn get_durable(&self, slot: &Slot) -> Result<Option<Record>, StoreError> {
+        let found = operators(&*self.inner, NAME)?.get_durable(slot).await?;
+        found.map(|it| Self::opened(slot, it)).transpose()
+    }
+
     async fn list(&self, filter: &Filter, page: &Page) -> Result<Vec<(Slot, Record)>, StoreError> {
         let found = operators(&*self.inner, NAME)?.list(filter, page).await?;
         Self::all_opened(found)

@@ -310,7 +310,7 @@ where
 }
 
 fn interim() -> Response {
-    let text = "an operator has just decided that this did not happen: retry with the same key";
+    let text = "an operator is about to free this key: retry with it";
     let mut response = Response::new(StatusCode::SERVICE_UNAVAILABLE, text);
     let soon = HeaderValue::from_static("1");
     response.headers.insert(RETRY_AFTER, soon);

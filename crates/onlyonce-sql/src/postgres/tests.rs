@@ -16,6 +16,7 @@ fn all(statements: &Statements) -> [&Statement; 20] {
         &statements.release,
         &statements.look,
         &statements.get,
+        &statements.get_durable,
         &statements.list,
         &statements.forget,
         &statements.extend,
