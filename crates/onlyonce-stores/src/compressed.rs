@@ -144,7 +144,7 @@ impl Store for Compressed {
         None
     }
 
-    forward!(straight: renew, settled, operate);
+    forward!(straight: check, renew, settled, operate);
 }
 
 #[async_trait]
