@@ -209,8 +209,14 @@ impl Subscriber for Recorder {
             }
             Event::Operated(operated) => match operated.deed {
                 Deed::Extended { by } => Told::Extended { by },
-                // Of what is removed its end is told as well; an answer by hand is no key made.
-                Deed::Forgot | Deed::Discarded | Deed::Resolved { .. } => return,
+                // Of what is removed its end is told as well; an answer by hand is no key made, and the rest
+                // is about no key, or changes none.
+                Deed::Forgot
+                | Deed::Discarded
+                | Deed::Resolved { .. }
+                | Deed::Read
+                | Deed::Swept { .. }
+                | Deed::Purged { .. } => return,
             },
             Event::Refused {
                 reason: Reason::Mismatch | Reason::OtherCredential,

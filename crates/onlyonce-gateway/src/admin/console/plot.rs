@@ -89,8 +89,11 @@ pub(super) struct Line {
     /// Nothing where there was nothing to measure.
     pub(super) of: fn(&SampleView) -> Option<f64>,
     /// Spans that are marked from bottom to top, and what that means.
-    pub(super) marked: Option<(fn(&SampleView) -> bool, &'static str)>,
+    pub(super) marked: Option<Marked>,
 }
+
+/// Which moments are marked, and what that means.
+type Marked = (fn(&SampleView) -> bool, &'static str);
 
 /// What is measured.
 #[derive(Clone, Copy)]
