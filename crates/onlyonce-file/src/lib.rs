@@ -278,7 +278,7 @@ impl Store for FileStore {
         {
             return Ok(claimed);
         }
-        let answered = match at_once::claim(&self.writer, claim) {
+        let answered = match at_once::claim(&self.writer, &self.shared, claim) {
             Some(answered) => answered,
             None => self.ask(Question::Claim(claim.clone())).await,
         };

@@ -2,6 +2,7 @@
 //! only what is as durable as it has to be.
 
 use std::io;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
@@ -33,6 +34,8 @@ pub(super) struct Shared {
     pub(super) waiters: Mutex<Waiters>,
     pub(super) recent: Mutex<Recent>,
     pub(super) missed: Missed,
+    /// The writer's thread has something to do: claims of other threads leave it the lock.
+    pub(super) is_busy: AtomicBool,
     /// What earlier processes wrote.
     inherited: OnceLock<Inherited>,
     /// Why nothing is taken any more, once the disk has failed.
@@ -66,6 +69,7 @@ impl Shared {
             segments: Segments::default(),
             waiters: Mutex::default(),
             missed,
+            is_busy: AtomicBool::new(false),
             inherited: OnceLock::new(),
             failed: OnceLock::new(),
         }

@@ -3,6 +3,7 @@
 //! the disk: see [`Question::durable`]. It has a thread of its own; a claim that finds it idle is
 //! decided on the caller's ([`at_once`](super::at_once)).
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -115,20 +116,42 @@ pub(super) struct Writer {
 
 /// Answers until nobody can ask any more, then closes the log.
 pub(super) fn run(writer: &Mutex<Writer>, mut waiting: Waiting<Question, Answered>) {
-    let _ends = Ends(Arc::clone(&hold(writer).shared));
+    let shared = Arc::clone(&hold(writer).shared);
+    let _ends = Ends(Arc::clone(&shared));
     let mut asked = Vec::new();
     while waiting.blocking_recv_many(&mut asked, BATCH_MAX) > 0 {
+        shared.is_busy.store(true, Ordering::Relaxed);
         while !asked.is_empty() {
             let batch = asked.drain(..fitting(&asked));
             // Every caller waits for its answer: what waits here together has no order.
             let (quick, rest): (Vec<_>, Vec<_>) =
                 batch.partition(|asked| asked.question.durable() == Durable::Later);
-            let mut writer = hold(writer);
-            writer.answer(quick, Durable::Later);
-            writer.answer(rest, Durable::Now);
+            let is_last = |left: &[_]| left.is_empty() && asked.is_empty();
+            answer(writer, &shared, quick, Durable::Later, is_last(&rest));
+            answer(writer, &shared, rest, Durable::Now, is_last(&[]));
         }
     }
     hold(writer).log.close();
+}
+
+/// Answers what was asked. What a caller does next must not find the writer at work: it is free before it
+/// tells the last of them.
+fn answer(
+    writer: &Mutex<Writer>,
+    shared: &Shared,
+    asked: Vec<Asked<Question, Answered>>,
+    durable: Durable,
+    is_last: bool,
+) {
+    if asked.is_empty() {
+        return;
+    }
+    let questions: Vec<_> = asked.iter().map(|asked| &asked.question).collect();
+    let answers = hold(writer).answers(&questions, durable);
+    if is_last {
+        shared.is_busy.store(false, Ordering::Relaxed);
+    }
+    answer_all(asked.into_iter().zip(answers));
 }
 
 /// Locks the writer. After a panic of a caller that had it nothing more is taken.
@@ -152,15 +175,6 @@ impl Drop for Ends {
 }
 
 impl Writer {
-    fn answer(&mut self, asked: Vec<Asked<Question, Answered>>, durable: Durable) {
-        if asked.is_empty() {
-            return;
-        }
-        let questions: Vec<_> = asked.iter().map(|asked| &asked.question).collect();
-        let answers = self.answers(&questions, durable);
-        answer_all(asked.into_iter().zip(answers));
-    }
-
     /// Decides what was asked and writes what comes of it; says what to answer to each, in their order.
     pub(super) fn answers(&mut self, asked: &[&Question], durable: Durable) -> Vec<Answered> {
         let refused = |why: &dyn Fn() -> StoreError| asked.iter().map(|_| Err(why())).collect();

@@ -160,9 +160,10 @@ impl Call {
     }
 
     /// Whether a claim of it must be found after a power cut, before anything runs: so that it is held, or
-    /// looked into, and does not run again unseen (docs/protocol.md#rule-43).
+    /// looked into, and does not run again unseen (docs/protocol.md#rule-43). What is looked into is under the
+    /// policy `hold`, whatever its claims say of a lapse.
     fn must_last(&self) -> bool {
-        self.is_reconciled || self.policy.on_lapse == OnLapse::Hold
+        self.policy.on_lapse == OnLapse::Hold
     }
 
     /// The call under the former secret, as it goes around this one: it looks for nothing itself.
