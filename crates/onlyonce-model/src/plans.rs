@@ -51,6 +51,7 @@ impl Plan {
             Self::engines("two meanings", Scenario::of(&[rerun, rerun.meaning(1)])),
             Self::engines("forget", forgotten),
             Self::quorum("quorum", Bounds::SMALL),
+            Self::quorum("quorum, admission", Bounds::ADMITTED),
         ]
     }
 

@@ -15,12 +15,16 @@ use crate::NAME;
 use crate::acceptor::{Acceptor, Fault};
 use crate::finding::Found;
 use crate::proposer::{Decision, Manner};
-use crate::register::{Forgetting, Resolving, SlotRegister};
+use crate::register::{Counting, Extending, Forgetting, Resolving, SlotRegister};
 use crate::store::QuorumStore;
 use crate::trouble::unreadable;
 
 /// How many registers are read at a time.
 const REGISTERS_AT_ONCE: usize = 32;
+/// Registers that could not be written back are tried again, as long as it helps: so often in vain.
+const WRITE_BACK_TRIES_MAX: usize = 5;
+/// The pause before that.
+const WRITE_BACK_PAUSE: Duration = Duration::from_millis(500);
 /// What the value of an agreement begins with.
 const AGREED_MARK: &[u8] = b"A1";
 /// What the name of an agreement's register begins with.
@@ -82,8 +86,9 @@ impl Operate for QuorumStore {
     }
 
     async fn extend(&self, slot: &Slot, extra: Duration) -> Result<bool, StoreError> {
+        let mut extending = Extending::new(self.proposer.token(), extra);
         self.step(slot, Manner::Plain, |register, now| {
-            register.entry.extend(extra, now)
+            extending.step(register, now)
         })
         .await
     }
@@ -150,9 +155,9 @@ impl Operate for QuorumStore {
         let mut numbers = Vec::with_capacity(replays.len());
         for some in replays.chunks(REGISTERS_AT_ONCE) {
             let counted = some.iter().map(|(slot, count)| async move {
+                let mut counting = Counting::new(self.proposer.token(), *count);
                 let number = self.step(slot, Manner::Plain, |register, now| {
-                    let change = register.entry.count_replays(*count, now);
-                    (register.entry.live(now).map(|kept| kept.replays), change)
+                    counting.step(register, now)
                 });
                 Ok::<_, StoreError>(number.await?.map(|number| (*slot, number)))
             });
@@ -186,14 +191,20 @@ impl Operate for QuorumStore {
 impl QuorumStore {
     /// Every slot that has a register on any of the servers that answer: at least a majority.
     async fn slots(&self) -> Result<BTreeSet<Slot>, StoreError> {
-        let names = self.names().await?;
+        let names = match self.names().await {
+            // Perhaps the epoch was raised meanwhile.
+            Err(_) => self.names().await?,
+            Ok(names) => names,
+        };
         let slot = |name: &Vec<u8>| Slot::from_hex(str::from_utf8(name).ok()?);
         Ok(names.iter().filter_map(slot).collect())
     }
 
     /// The names of all registers on the servers that answer: at least a majority.
     async fn names(&self) -> Result<BTreeSet<Vec<u8>>, StoreError> {
-        let walks = self.proposer.acceptors().iter().map(|it| walk(&**it));
+        let walks = self.proposer.acceptors().iter();
+        let epoch = self.proposer.epoch();
+        let walks = walks.map(|it| walk(&**it, epoch));
         let (mut all, mut faults) = (BTreeSet::new(), Vec::new());
         for walked in join_all(walks).await {
             match walked {
@@ -208,11 +219,40 @@ impl QuorumStore {
     /// Writes every register that any server has to a majority of those that vote, as it is: what a
     /// server that lost its data had decided with one of them is then safe without it.
     pub async fn write_all_back(&self) -> Result<usize, StoreError> {
-        let names: Vec<Vec<u8>> = self.names().await?.into_iter().collect();
-        for some in names.chunks(REGISTERS_AT_ONCE) {
-            try_join_all(some.iter().map(|name| self.write_back(name))).await?;
+        let mut left: Vec<Vec<u8>> = self.names().await?.into_iter().collect();
+        let all = left.len();
+        let mut in_vain = 0;
+        loop {
+            let (failed, error) = self.write_some_back(&left).await;
+            let Some(error) = error else {
+                return Ok(all);
+            };
+            in_vain = if failed.len() < left.len() {
+                0
+            } else {
+                in_vain + 1
+            };
+            if in_vain >= WRITE_BACK_TRIES_MAX {
+                return Err(error);
+            }
+            left = failed;
+            tokio::time::sleep(self.proposer.jittered(WRITE_BACK_PAUSE)).await;
         }
-        Ok(names.len())
+    }
+
+    /// Those that could not be written back, and why one of them could not.
+    async fn write_some_back(&self, names: &[Vec<u8>]) -> (Vec<Vec<u8>>, Option<StoreError>) {
+        let (mut failed, mut error) = (Vec::new(), None);
+        for some in names.chunks(REGISTERS_AT_ONCE) {
+            let written = join_all(some.iter().map(|name| self.write_back(name)));
+            for (name, written) in some.iter().zip(written.await) {
+                if let Err(why) = written {
+                    failed.push(name.clone());
+                    error = Some(why);
+                }
+            }
+        }
+        (failed, error)
     }
 
     async fn write_back(&self, name: &[u8]) -> Result<(), StoreError> {
@@ -229,10 +269,10 @@ impl QuorumStore {
 }
 
 /// All that one server has.
-async fn walk(acceptor: &dyn Acceptor) -> Result<Vec<Vec<u8>>, Fault> {
+async fn walk(acceptor: &dyn Acceptor, epoch: u64) -> Result<Vec<Vec<u8>>, Fault> {
     let (mut all, mut from) = (Vec::new(), None);
     loop {
-        let names = acceptor.names(from).await?;
+        let names = acceptor.names(epoch, from).await?;
         all.extend(names.keys);
         match names.next {
             Some(next) => from = Some(next),

@@ -77,6 +77,16 @@ fn a_server_that_is_admitted_without_writing_back_is_found_out() {
 }
 
 #[test]
+fn a_server_that_is_admitted_in_the_old_epoch_is_found_out() {
+    assert_found(Planted::EpochNotRaised);
+}
+
+#[test]
+fn a_process_that_goes_on_in_a_new_epoch_with_old_promises_is_found_out() {
+    assert_found(Planted::FollowsEpoch);
+}
+
+#[test]
 fn a_seed_is_one_history() {
     let plan = Plan {
         seed: 7,
