@@ -51,7 +51,6 @@ impl Plan {
             Self::engines("two meanings", Scenario::of(&[rerun, rerun.meaning(1)])),
             Self::engines("forget", forgotten),
             Self::quorum("quorum", Bounds::SMALL),
-            Self::quorum("quorum, admission", Bounds::ADMITTED),
         ]
     }
 
@@ -83,6 +82,7 @@ impl Plan {
             Self::engines("three processes, forget", three),
             Self::engines("three processes, hold and rerun", held),
             Self::engines("three processes, two keys", keys),
+            Self::quorum("quorum, admission", Bounds::ADMITTED),
             Self::quorum("quorum, tried again", Bounds::LARGE),
             Self::quorum("quorum, late messages", Bounds::LATE),
         ]

@@ -309,6 +309,9 @@ impl Quorum {
                 }
                 let is_new = heard.as_ref().is_some_and(|heard| !heard.contains(&at));
                 for is_heard in [false, true] {
+                    if !is_heard && !self.bounds.loses_answers {
+                        continue;
+                    }
                     if !is_heard || (question == last && is_new) {
                         steps.push(Step::Arrives {
                             of: id,

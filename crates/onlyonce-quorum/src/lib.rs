@@ -64,5 +64,6 @@ mod server_time;
 mod store;
 mod trouble;
 mod waiting;
+mod write_back;
 
 const NAME: &str = "quorum";

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use futures_util::future::{join_all, try_join_all};
-use onlyonce_core::entry::{Change, Phase};
+use onlyonce_core::entry::Phase;
 use onlyonce_core::operate::{Filter, Newest, NewestPage, Operate, Page, Resolved, Stats};
 use onlyonce_core::{Record, Response, Slot, StoreError, StoreErrorKind, async_trait};
 
@@ -15,20 +15,15 @@ use crate::NAME;
 use crate::acceptor::{Acceptor, Fault};
 use crate::finding::Found;
 use crate::proposer::{Decision, Manner};
-use crate::register::{Counting, Extending, Forgetting, Resolving, SlotRegister};
+use crate::register::{Counting, Extending, Forgetting, Resolving};
 use crate::store::QuorumStore;
-use crate::trouble::unreadable;
 
 /// How many registers are read at a time.
-const REGISTERS_AT_ONCE: usize = 32;
-/// Registers that could not be written back are tried again, as long as it helps: so often in vain.
-const WRITE_BACK_TRIES_MAX: usize = 5;
-/// The pause before that.
-const WRITE_BACK_PAUSE: Duration = Duration::from_millis(500);
+pub(crate) const REGISTERS_AT_ONCE: usize = 32;
 /// What the value of an agreement begins with.
 const AGREED_MARK: &[u8] = b"A1";
 /// What the name of an agreement's register begins with.
-const AGREED_NAME: &[u8] = b"agreed:";
+pub(crate) const AGREED_NAME: &[u8] = b"agreed:";
 
 #[async_trait]
 impl Operate for QuorumStore {
@@ -201,7 +196,7 @@ impl QuorumStore {
     }
 
     /// The names of all registers on the servers that answer: at least a majority.
-    async fn names(&self) -> Result<BTreeSet<Vec<u8>>, StoreError> {
+    pub(crate) async fn names(&self) -> Result<BTreeSet<Vec<u8>>, StoreError> {
         let walks = self.proposer.acceptors().iter();
         let epoch = self.proposer.epoch();
         let walks = walks.map(|it| walk(&**it, epoch));
@@ -214,57 +209,6 @@ impl QuorumStore {
         }
         self.proposer.is_enough(faults)?;
         Ok(all)
-    }
-
-    /// Writes every register that any server has to a majority of those that vote, as it is: what a
-    /// server that lost its data had decided with one of them is then safe without it.
-    pub async fn write_all_back(&self) -> Result<usize, StoreError> {
-        let mut left: Vec<Vec<u8>> = self.names().await?.into_iter().collect();
-        let all = left.len();
-        let mut in_vain = 0;
-        loop {
-            let (failed, error) = self.write_some_back(&left).await;
-            let Some(error) = error else {
-                return Ok(all);
-            };
-            in_vain = if failed.len() < left.len() {
-                0
-            } else {
-                in_vain + 1
-            };
-            if in_vain >= WRITE_BACK_TRIES_MAX {
-                return Err(error);
-            }
-            left = failed;
-            tokio::time::sleep(self.proposer.jittered(WRITE_BACK_PAUSE)).await;
-        }
-    }
-
-    /// Those that could not be written back, and why one of them could not.
-    async fn write_some_back(&self, names: &[Vec<u8>]) -> (Vec<Vec<u8>>, Option<StoreError>) {
-        let (mut failed, mut error) = (Vec::new(), None);
-        for some in names.chunks(REGISTERS_AT_ONCE) {
-            let written = join_all(some.iter().map(|name| self.write_back(name)));
-            for (name, written) in some.iter().zip(written.await) {
-                if let Err(why) = written {
-                    failed.push(name.clone());
-                    error = Some(why);
-                }
-            }
-        }
-        (failed, error)
-    }
-
-    async fn write_back(&self, name: &[u8]) -> Result<(), StoreError> {
-        let key: Arc<[u8]> = Arc::from(name);
-        if self.proposer.look(&key).await?.is_some() {
-            return Ok(());
-        }
-        let same = |found: &Found| match name.starts_with(AGREED_NAME) {
-            true => Ok(forever((), None)),
-            false => SlotRegister::step(found, |_, _| ((), Change::Nothing)).map_err(unreadable),
-        };
-        self.proposer.run(&key, Manner::Plain, same).await
     }
 }
 
@@ -304,7 +248,7 @@ fn agreeing(offer: &[u8]) -> Bytes {
     value.freeze()
 }
 
-fn forever<T>(answer: T, value: Option<Bytes>) -> Decision<T> {
+pub(crate) fn forever<T>(answer: T, value: Option<Bytes>) -> Decision<T> {
     Decision {
         answer,
         value,

@@ -24,6 +24,7 @@ use self::url::{Persistence, QuorumUrl};
 use crate::check::roots;
 use crate::url::Eviction;
 
+mod demoting;
 mod fitness;
 mod identity;
 mod member;
@@ -32,6 +33,7 @@ mod scripts;
 #[cfg(test)]
 mod tests;
 mod url;
+mod watch;
 
 pub use self::operating::{QuorumMember, Standing};
 
@@ -132,6 +134,7 @@ impl Servers {
             survey = self.survey().await;
         }
         let survey = self.admission().follow(survey).await;
+        let survey = self.demote(survey).await;
         for (member, found) in self.members.iter().zip(&survey) {
             let unfit = match found {
                 Ok(identity) => self.unfit(member, identity),
@@ -175,7 +178,7 @@ impl Servers {
     }
 
     async fn look_at(&self, member: &Member) -> Result<Identity, Fault> {
-        let identity = member.identify(&self.set.members, &Deed::Read).await?;
+        let identity = member.look_at().await?;
         fitness::check(member, self.persistence, self.eviction).await?;
         Ok(identity)
     }

@@ -24,6 +24,8 @@ pub struct Bounds {
     pub disks_lost_max: u8,
     /// Whether a server that lost its disk is admitted again.
     pub admits: bool,
+    /// Whether answers are lost, too.
+    pub loses_answers: bool,
 }
 
 impl Bounds {
@@ -34,6 +36,7 @@ impl Bounds {
         late_max: 0,
         disks_lost_max: 1,
         admits: false,
+        loses_answers: true,
     };
     /// The server that lost its disk is admitted.
     pub const ADMITTED: Self = Self {
@@ -55,13 +58,17 @@ impl Bounds {
     pub(crate) const fn planted(bug: Bug) -> Self {
         match bug {
             Bug::VotesAfterLoss => Self::SMALL,
-            Bug::EpochNotRaised | Bug::FollowsEpoch | Bug::AdmittedAtOnce => Self::ADMITTED,
+            Bug::EpochNotRaised | Bug::FollowsEpoch | Bug::AdmittedAtOnce => Self {
+                loses_answers: false,
+                ..Self::ADMITTED
+            },
             Bug::NoWriteBack => Self {
                 calls: [1, 2],
                 ballots_max: [1, 3],
                 late_max: 0,
                 disks_lost_max: 0,
                 admits: false,
+                loses_answers: true,
             },
         }
     }

@@ -19,6 +19,8 @@ const KEEPER: usize = 9;
 pub(super) struct Keeper {
     /// The epoch that it has raised on a majority.
     pub(super) epoch: u64,
+    /// Above this round the server that was admitted votes; its proposers have heard of it.
+    pub(super) floor: u64,
     has_written_back: bool,
 }
 
@@ -26,6 +28,7 @@ impl Default for Keeper {
     fn default() -> Self {
         Self {
             epoch: EPOCH_FIRST,
+            floor: 0,
             has_written_back: false,
         }
     }
@@ -117,9 +120,11 @@ impl Quorum {
         let epoch = self.admitted_in();
         let voters = state.servers.iter_mut().filter(|it| is_voter(it, epoch));
         let rounds = voters.map(|it| it.identify("", "", &Deed::Read, NOW).round);
+        let round = rounds.max().unwrap_or_default();
+        state.keeper.floor = round;
         let deed = Deed::Admit {
             epoch,
-            round: rounds.max().unwrap_or_default(),
+            round,
             joined: NOW,
         };
         state.servers[at].identify("", "", &deed, NOW);

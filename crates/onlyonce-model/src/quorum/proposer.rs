@@ -110,7 +110,7 @@ impl Quorum {
         let numbers = Numbers::new(id, proposer.ballots);
         let ask = Prepare {
             key: Arc::clone(&self.key),
-            ballot: proposer.tries.next_ballot(0, &numbers),
+            ballot: proposer.tries.next_ballot(state.keeper.floor, &numbers),
             epoch: proposer.epoch,
             only_if_new,
             may_be_full: proposer.verb == Verb::Claim,

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use http::StatusCode;
+use onlyonce_core::operate::Resolved;
 use onlyonce_core::{
     Claim, Claimed, Clock, Completed, Fingerprint, Key, KeyRule, Meta, OnLapse, Release, Response,
     Slot, Store, SystemClock, Token, async_trait,
@@ -28,6 +29,8 @@ const CROWD: usize = 6;
 const LEASE: Duration = Duration::from_secs(20);
 /// Longer than a run.
 const KEEP: Duration = Duration::from_secs(100_000);
+/// Shorter than one.
+const KEEP_BRIEF: Duration = Duration::from_secs(40);
 /// How far one server's clock may be off: less than a register's tail.
 const CLOCK_MS_MAX: i64 = 45_000;
 
@@ -51,7 +54,26 @@ pub(super) enum Planted {
 pub(super) struct Plan {
     pub(super) seed: u64,
     pub(super) servers: usize,
+    /// Whether records expire within a run, and operators change them.
+    pub(super) brief: bool,
     pub(super) planted: Planted,
+}
+
+impl Plan {
+    fn keep(&self) -> Duration {
+        match self.brief {
+            true => KEEP_BRIEF,
+            false => KEEP,
+        }
+    }
+
+    /// How far one server's clock may be off: it must not drop early what the others still have.
+    fn clock_ms_max(&self) -> i64 {
+        match self.brief {
+            true => CLOCK_MS_MAX / 2,
+            false => CLOCK_MS_MAX,
+        }
+    }
 }
 
 pub(super) struct Outcome {
@@ -164,7 +186,7 @@ impl World {
             stores,
             keeper,
             weather,
-            ledger: Ledger::default(),
+            ledger: Ledger::new(LEASE, plan.keep()),
             clock: SystemClock::new(),
         }
     }
@@ -198,12 +220,51 @@ impl World {
         for _ in 0..CALLS {
             let pause = dice.random_range(0..15_000);
             tokio::time::sleep(Duration::from_millis(pause)).await;
-            let claim = claim(dice.random_range(0..KEYS), dice.random());
+            let claim = self.claim_of(dice.random_range(0..KEYS), dice.random());
             self.ledger.counts.lock().unwrap().operations += 1;
             if dice.random_range(0..10) == 0 {
                 self.agree(store, dice.random()).await;
             }
+            if self.plan.brief && dice.random_range(0..8) == 0 {
+                self.operate(store, dice.random_range(0..KEYS), &mut dice)
+                    .await;
+            }
             self.claim(store, &claim, &mut dice).await;
+        }
+    }
+
+    fn claim_of(&self, key: u8, token: u128) -> Claim {
+        let keep_for = self.plan.keep();
+        Claim {
+            keep_for,
+            ..claim(key, token)
+        }
+    }
+
+    /// An operator changes what is in a slot.
+    async fn operate(&self, store: &dyn Store, key: u8, dice: &mut ChaCha8Rng) {
+        let Some(operate) = store.operate() else {
+            return;
+        };
+        let asked = self.clock.now();
+        match dice.random_range(0..8) {
+            0 => {
+                self.ledger.forgets(key);
+                drop(operate.forget(&slot(key)).await);
+            }
+            1..4 => {
+                let extra = Duration::from_secs(dice.random_range(1..30));
+                self.ledger.extends(key, extra);
+                drop(operate.extend(&slot(key), extra).await);
+            }
+            _ => {
+                let body = b"resolved".to_vec();
+                let response = Arc::new(Response::new(StatusCode::OK, body.clone()));
+                let resolved = operate.resolve(&slot(key), &response, KEEP_BRIEF).await;
+                if let Ok(Resolved::Stored) = resolved {
+                    self.ledger.told(key, &body, asked, self.clock.now());
+                }
+            }
         }
     }
 
@@ -221,7 +282,7 @@ impl World {
         let asked = self.clock.now();
         match store.claim(claim).await {
             Ok(Claimed::Granted { lease, .. }) => {
-                self.ledger.granted(key, token, asked);
+                self.ledger.granted(key, token, asked, self.clock.now());
                 let work = dice.random_range(0..10_000);
                 tokio::time::sleep(Duration::from_millis(work)).await;
                 match dice.random_range(0..10) {
@@ -240,9 +301,10 @@ impl World {
             Ok(Claimed::Taken(record)) => match record.response() {
                 Some(response) => {
                     self.ledger.counts.lock().unwrap().replays += 1;
-                    self.ledger.told(key, &response.body, self.clock.now());
+                    self.ledger
+                        .told(key, &response.body, asked, self.clock.now());
                 }
-                None => self.ledger.found_none(key, asked),
+                None => self.ledger.found_none(key, asked, self.clock.now()),
             },
             Ok(Claimed::Dead) => self.ledger.violate("a fresh token is dead".to_owned()),
             Err(_) => self.ledger.counts.lock().unwrap().errors += 1,
@@ -253,13 +315,16 @@ impl World {
         let body = lease.token.as_bytes().to_vec();
         let response = Arc::new(Response::new(StatusCode::OK, body.clone()));
         let asked = self.clock.now();
-        match store.complete(lease, &response, KEEP).await {
-            Ok(Completed::Stored(_)) => self.ledger.told(key, &body, self.clock.now()),
+        self.ledger.completes(key, &body, asked);
+        let completed = store.complete(lease, &response, self.plan.keep()).await;
+        let heard = self.clock.now();
+        match completed {
+            Ok(Completed::Stored(_)) => self.ledger.told(key, &body, asked, heard),
             Ok(Completed::Found(record)) => match record.response() {
-                Some(response) => self.ledger.told(key, &response.body, self.clock.now()),
-                None => self.ledger.found_none(key, asked),
+                Some(response) => self.ledger.told(key, &response.body, asked, heard),
+                None => self.ledger.found_none(key, asked, heard),
             },
-            Ok(Completed::Absent) => self.ledger.found_none(key, asked),
+            Ok(Completed::Absent) => self.ledger.found_none(key, asked, heard),
             Err(_) => self.ledger.counts.lock().unwrap().errors += 1,
         }
     }
@@ -269,7 +334,6 @@ impl World {
         if self.plan.planted == Planted::Redlock {
             return;
         }
-        let answers = self.ledger.answers();
         for store in &self.stores {
             let operate = store.operate().unwrap();
             for key in 0..KEYS {
@@ -277,10 +341,11 @@ impl World {
                 let record = operate.get(&slot(key)).await;
                 match record {
                     Ok(record) => {
+                        let heard = self.clock.now();
                         let found = record.as_ref().and_then(|it| it.response());
                         match found {
-                            Some(found) => self.ledger.told(key, &found.body, self.clock.now()),
-                            None => self.ledger.found_none(key, asked),
+                            Some(found) => self.ledger.told(key, &found.body, asked, heard),
+                            None => self.ledger.found_none(key, asked, heard),
                         }
                     }
                     Err(error) => self.ledger.violate(format!(
@@ -290,7 +355,6 @@ impl World {
                 }
             }
         }
-        assert!(self.ledger.answers().len() >= answers.len());
     }
 
     fn calm(&self) {
@@ -328,8 +392,12 @@ impl World {
                     let is_cut = !*wire.is_cut.lock().unwrap();
                     *wire.is_cut.lock().unwrap() = is_cut;
                 }
-                // Only one clock is wrong.
-                4 => self.servers[0].set_clock(dice.random_range(-CLOCK_MS_MAX..CLOCK_MS_MAX)),
+                // Only one clock is wrong, any of them.
+                4 => {
+                    let most = self.plan.clock_ms_max();
+                    let wrong = self.plan.seed as usize % self.servers.len();
+                    self.servers[wrong].set_clock(dice.random_range(-most..most));
+                }
                 5 => self.ambush(at, &mut dice).await,
                 _ => self.lose(at, 2_000, &mut dice).await,
             }
@@ -389,7 +457,7 @@ impl World {
     async fn crowd(&self, keys: &[u8], process: usize, seed: u64) {
         let mut dice = ChaCha8Rng::seed_from_u64(seed);
         let callers = keys.iter().map(|key| {
-            let (claim, seed) = (claim(*key, dice.random()), dice.random());
+            let (claim, seed) = (self.claim_of(*key, dice.random()), dice.random());
             let store = &*self.stores[(usize::from(*key) + process) % PROCESSES];
             async move {
                 let mut dice = ChaCha8Rng::seed_from_u64(seed);

@@ -7,13 +7,14 @@ use std::time::Duration;
 use ::redis::{Cmd, Pipeline, Value};
 use onlyonce_core::{Clock, SystemClock, async_trait};
 use onlyonce_quorum::{
-    Accept, Accepted, Acceptor, Bell, Cursor, Deed, Fault, Look, Names, Prepare, Prepared, Seat,
-    Seen, ServerTime, SharedEpoch,
+    Accept, Accepted, Acceptor, Bell, Cursor, Deed, Fault, Identity, Look, Names, Prepare,
+    Prepared, Seat, Seen, ServerTime, SharedEpoch,
 };
 use tokio::sync::Semaphore;
 
-use self::reply::{ballot, date, fault, odd, seen};
+use self::reply::{ballot, fault, odd, seen};
 use super::scripts::{Scripts, Step};
+use super::watch::Watch;
 use crate::dial::{Dial, To};
 use crate::ear::{Ear, Listening};
 use crate::link::Link;
@@ -23,6 +24,7 @@ use crate::url::{Servers, Settings};
 use crate::value::millis;
 
 mod reply;
+mod voting;
 
 pub(super) use self::reply::bytes;
 
@@ -35,8 +37,6 @@ const KEYS_AT_ONCE: usize = 256;
 const REFUSED: i64 = 0;
 const VOTED: i64 = 1;
 const TOLD: i64 = 2;
-const STRANGER: i64 = 3;
-const LATE: i64 = 4;
 
 /// The set of servers, as all of them know it.
 #[derive(Clone, Debug)]
@@ -53,6 +53,7 @@ pub(super) struct Member {
     set: Set,
     clock: SystemClock,
     time: ServerTime,
+    pub(super) watch: Watch,
     links: Vec<Link>,
     pub(super) dial: Dial,
     ear: Ear,
@@ -85,6 +86,7 @@ impl Member {
             set,
             clock: SystemClock::new(),
             time: ServerTime::default(),
+            watch: Watch::default(),
             links: links.collect(),
             ear: Ear::new(dial.clone()),
             dial,
@@ -94,6 +96,14 @@ impl Member {
             unfit: Mutex::new(Some(Fault::Away("not checked yet".to_owned()))),
             questions: Semaphore::new(QUESTIONS_MAX),
         })
+    }
+
+    /// Who it is, and whether it still is what it was.
+    pub(super) async fn look_at(&self) -> Result<Identity, Fault> {
+        let (before, asked) = (self.watch.last(), self.clock.now());
+        let identity = self.identify(&self.set.members, &Deed::Read).await?;
+        self.watch.saw(before, &identity, asked, self.clock.now());
+        Ok(identity)
     }
 
     /// Lets it vote, or not.
@@ -158,78 +168,6 @@ impl Member {
     /// The server's clock shows this now.
     pub(super) fn heard(&self, date: Duration) {
         self.time.heard(date, self.clock.now());
-    }
-
-    /// Runs a script on a register, as a vote: the server checks in the same step that it may, in this
-    /// epoch, and that it is not too late.
-    async fn vote(
-        &self,
-        step: &Step,
-        key: &[u8],
-        epoch: u64,
-        args: &[&[u8]],
-    ) -> Result<Vec<Value>, Fault> {
-        if let Some(unfit) = self.unfit() {
-            return Err(unfit);
-        }
-        let register = self.key(key);
-        let keys: [&[u8]; 2] = [&register, &self.identity];
-        let number = epoch.to_string();
-        let mut was_behind = false;
-        loop {
-            let asked = self.clock.now();
-            let until = self.time.until(asked).ok_or_else(odd)?;
-            let until = millis(until).to_string();
-            let mut all: Vec<&[u8]> = vec![
-                self.seat.as_bytes(),
-                self.set.members.as_bytes(),
-                number.as_bytes(),
-                until.as_bytes(),
-            ];
-            all.extend_from_slice(args);
-            let told = self.run(step, &keys, &all).await?;
-            match told.first() {
-                Some(Value::Int(STRANGER)) => match self.stranger(&told, epoch) {
-                    Fault::Behind(_) if !was_behind => {
-                        was_behind = true;
-                        let was = self.set.members.to_string();
-                        let deed = Deed::Raise { epoch, was };
-                        self.identify(&self.set.members, &deed).await?;
-                    }
-                    fault => return Err(fault),
-                },
-                Some(Value::Int(LATE)) => {
-                    self.heard(date(&told)?);
-                    if !ServerTime::has_jumped(asked, self.clock.now()) {
-                        return Err(Fault::late());
-                    }
-                }
-                Some(_) | None => {
-                    self.heard(date(&told)?);
-                    return Ok(told);
-                }
-            }
-        }
-    }
-
-    /// Why a server is not as we thought.
-    fn stranger(&self, told: &[Value], epoch: u64) -> Fault {
-        let text = |at: usize| told.get(at).and_then(bytes).map(String::from_utf8_lossy);
-        let (seat, members) = (text(1).unwrap_or_default(), text(2).unwrap_or_default());
-        if seat.is_empty() {
-            return Fault::NotAdmitted;
-        }
-        if seat != self.seat || *members != *self.set.members {
-            return Fault::OtherSet(members.into_owned());
-        }
-        if text(4).as_deref() != Some("yes") {
-            return Fault::NotAdmitted;
-        }
-        match text(3).and_then(|epoch| epoch.parse::<u64>().ok()) {
-            Some(its) if its > epoch => Fault::Raised(its),
-            Some(its) => Fault::Behind(its),
-            None => odd(),
-        }
     }
 
     fn key(&self, name: &[u8]) -> Vec<u8> {
