@@ -6,8 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use onlyonce_core::{Entropy, OsEntropy};
 use onlyonce_quorum::{
-    Accept, Acceptor, Ballot, Deed, EPOCH_FIRST, FLOOR_EVERY, Look, Model, PROMISE_KEPT, Prepare,
-    Prepared, Seat, Seen,
+    Accept, Acceptor, Ballot, Deed, EPOCH_FIRST, FLOOR_EVERY, Look, Model, ModelServer,
+    PROMISE_KEPT, Prepare, Prepared, Seat, Seen, Votes,
 };
 use onlyonce_testkit::servers::{Redis, RedisOptions, Server};
 
@@ -173,4 +173,47 @@ async fn a_server_without_its_identity_does_not_vote() {
 
     let fault = member.look(&look(&key)).await.unwrap_err();
     assert_eq!(fault, onlyonce_quorum::Fault::NotAdmitted);
+}
+
+/// Who a server is, and who it becomes: by its script, and by the model of it.
+#[tokio::test]
+async fn the_script_and_the_model_of_an_identity_give_the_same_answers() {
+    let redis = Redis::start(RedisOptions::default()).unwrap();
+    let (member, mut model) = (member(&redis).await, ModelServer::default());
+    redis.cli(&["FLUSHALL"]).unwrap();
+    let mut roll = dice();
+    let (mut joined, mut seen_at) = (Duration::ZERO, Duration::ZERO);
+    let mut voted = 0;
+
+    for nth in 0..QUESTIONS {
+        if roll(100) == 0 {
+            redis.cli(&["FLUSHALL"]).unwrap();
+            model = ModelServer::default();
+        }
+        let epoch = u64::from(roll(6));
+        let deed = match roll(7) {
+            0 => Deed::Read,
+            1 => Deed::Found { seen_at },
+            2 => Deed::Seat,
+            3 => Deed::Join { epoch },
+            4 => Deed::Admit {
+                epoch,
+                round: u64::from(roll(9)),
+                joined: [joined, seen_at][usize::from(roll(2))],
+            },
+            5 => Deed::Raise {
+                epoch,
+                was: ["here", "there"][usize::from(roll(2))].to_owned(),
+            },
+            _ => Deed::Demote { epoch },
+        };
+        let members = ["here", "here", "there"][usize::from(roll(3))];
+        let real = member.identify(members, &deed).await.unwrap();
+        let modelled = model.identify("here", members, &deed, real.now);
+        assert_eq!(real, modelled, "deed {nth}: {deed:?}");
+        (joined, seen_at) = (real.joined, real.now);
+        voted += usize::from(real.votes == Votes::Yes);
+    }
+
+    assert!(voted > 100, "{voted}");
 }
