@@ -1,7 +1,11 @@
 // The types fit how the package is used.
 import { createServer } from 'node:http'
-import type { NextRequest } from 'next/server'
 import { Engine, execution, type LogLevel, Mismatch, onLog, type Ran } from 'onlyonce'
+
+/** A framework's own class of requests. */
+class Asked extends Request {
+  readonly nextUrl = new URL(this.url)
+}
 
 export async function main(): Promise<number> {
   const engine = await Engine.open('memory:', { namespace: 'test' })
@@ -27,8 +31,8 @@ export async function main(): Promise<number> {
   createServer(engine.listener((request, response) => response.end(String(request.onlyonce?.attempt))))
   const fetched = engine.fetch((request) => new Response(request.onlyonce?.label), { profile: 'stripe' })
   await fetched(new Request('http://shop/'))
-  const routed: (request: NextRequest, context: { params: Promise<{ id: string }> }) => Promise<Response> = engine.fetch(
-    async (request: NextRequest, { params }: { params: Promise<{ id: string }> }) =>
+  const routed: (request: Asked, context: { params: Promise<{ id: string }> }) => Promise<Response> = engine.fetch(
+    async (request: Asked, { params }: { params: Promise<{ id: string }> }) =>
       new Response(request.nextUrl.pathname + (await params).id),
   )
   console.log(routed)

@@ -5,8 +5,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, ORIGIN};
-use http::{HeaderMap, HeaderName, Method, Request, Response, StatusCode, Uri, request};
+use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, ORIGIN};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, request,
+};
 use http_body_util::Full;
 use onlyonce_core::{Clock as _, OnLapse, SystemClock};
 use onlyonce_mcp::Rules;
@@ -15,7 +17,7 @@ use onlyonce_tower::{BufferLimit, Idempotent, KnownHosts, NotBuffered, RequestBo
 use tower_service::Service as _;
 
 use crate::auth_check::AuthCheck;
-use crate::body::{self, ClientBody, GatewayBody, passed, problem, too_much_buffered};
+use crate::body::{ClientBody, GatewayBody, problem, too_much_buffered};
 use crate::failure::Failure;
 use crate::upstream::{AnswerBody, Upstream};
 
@@ -26,6 +28,7 @@ mod batch;
 mod form;
 mod inner;
 mod list;
+mod watch;
 mod wire;
 
 type Classify = fn(&Failure) -> onlyonce_core::Release;
@@ -181,8 +184,11 @@ impl Endpoint {
             );
         }
         if request.method() != Method::POST {
+            // What is heard of a stream must not come compressed.
+            let identity = HeaderValue::from_static("identity");
+            request.headers_mut().insert(ACCEPT_ENCODING, identity);
             let request = request.map(RequestBody::from);
-            return to_client(self.pass(request).await);
+            return self.to_client(self.pass(request).await);
         }
         let asked = self.check.as_ref().map(|check| check.request(&request));
         request.body_mut().bound_as_a_whole();
@@ -200,7 +206,7 @@ impl Endpoint {
             return self.batch(parts, messages, text, asked).await;
         };
         match self.decide(&parts, message) {
-            Decision::Pass | Decision::Cancel(_) => to_client(self.send(parts, text).await),
+            Decision::Pass | Decision::Cancel(_) => self.to_client(self.send(parts, text).await),
             Decision::List(id) => self.list(parts, text, &id).await,
             Decision::Refuse(answer) => form::refused_unread(answer),
             Decision::Call { id: None, .. } => no_id(),
@@ -269,10 +275,10 @@ impl Endpoint {
     ) -> Response<GatewayBody> {
         let is_covered = self.covers(&parts, &call).await;
         match (is_covered, has_key(&call, &self.terms.rules)) {
-            (false, _) => to_client(self.send(parts, text).await),
+            (false, _) => self.to_client(self.send(parts, text).await),
             (true, false) => {
                 parts.headers.remove(&self.terms.key_header);
-                to_client(self.send(parts, call.message()).await)
+                self.to_client(self.send(parts, call.message()).await)
             }
             (true, true) => self.once(parts, id, Arc::new(*call), asked).await,
         }
@@ -297,13 +303,6 @@ impl Endpoint {
         request: Request<RequestBody<ClientBody>>,
     ) -> Result<Response<AnswerBody>, Failure> {
         self.upstream().clone().call(request).await
-    }
-}
-
-fn to_client(answer: Result<Response<AnswerBody>, Failure>) -> Response<GatewayBody> {
-    match answer {
-        Ok(response) => response.map(passed),
-        Err(failure) => body::upstream_failed(&failure),
     }
 }
 

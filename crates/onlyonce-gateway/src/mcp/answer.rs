@@ -96,6 +96,7 @@ impl Endpoint {
             headers: parts.headers.clone(),
             uri: parts.uri.clone(),
             peer: parts.extensions.get::<Peer>().cloned(),
+            terms: Arc::clone(&self.terms),
             notices,
             server: self.service.inner().0.clone(),
             room: parts.extensions.get().cloned(),

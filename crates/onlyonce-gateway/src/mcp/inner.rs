@@ -45,6 +45,8 @@ pub(crate) struct Forwarded {
     pub(super) headers: HeaderMap,
     pub(super) uri: Uri,
     pub(super) peer: Option<Peer>,
+    /// What is known of the server's tools is of their route.
+    pub(super) terms: Arc<Terms>,
     /// Where everything goes that the server says before its answer.
     pub(super) notices: mpsc::Sender<String>,
     /// The connections of the caller's own thread.
@@ -127,7 +129,8 @@ async fn run(
     };
     let request = forwarded.request(message);
     let notices = forwarded.notices.clone();
-    let mut other = move |message| {
+    let mut other = move |message: String| {
+        forwarded.terms.hear(&message);
         let notices = notices.clone();
         async move {
             // One that is gone needs none.

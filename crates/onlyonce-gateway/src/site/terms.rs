@@ -98,11 +98,10 @@ impl Terms<'_> {
         settings: &Mcp,
     ) -> Result<Handling, ConfigError> {
         let bad = |error: PatternError| ConfigError::new("route.mcp.tools", error.to_string());
-        let usual = Rules::new("");
         let verifications = settings.reconcile.iter();
         let rules = Rules {
             tools: Tools::new(&settings.tools, &settings.except).map_err(bad)?,
-            call_ids: [usual.call_ids, settings.call_ids.clone()].concat(),
+            call_ids: Rules::call_ids(&settings.call_ids),
             reconcile: verifications.map(|it| it.0.clone()).collect(),
             ..Rules::new("")
         };

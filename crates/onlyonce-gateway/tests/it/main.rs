@@ -17,6 +17,7 @@ mod heads;
 mod identified;
 mod limits;
 mod mcp;
+mod mcp_catalog;
 mod metrics;
 mod observed;
 mod once;

@@ -19,6 +19,8 @@ use tokio::sync::Notify;
 
 use crate::support::gateway;
 
+mod cancelled;
+
 const RETRIES_MAX: usize = 500;
 const ROUTE: &str = "[[route]]\nmatch = \"* /mcp\"\nprotocol = \"mcp\"\n";
 
@@ -35,6 +37,10 @@ enum Answers {
     Nothing,
     /// As JSON, once the test says so.
     Gated,
+    /// As an event once the call is cancelled, or the stream ends then without one.
+    Cancelled {
+        is_answered: bool,
+    },
     Status(u16),
     /// The tool acts and fails; its error comes with this status.
     Failed(u16),
@@ -108,6 +114,9 @@ async fn serve(State(server): State<Arc<Server>>, request: Request) -> Response 
         let answer = json!({"jsonrpc": "2.0", "id": message["id"], "result": result});
         return axum::Json(answer).into_response();
     }
+    if message["method"] == "notifications/cancelled" {
+        server.gate.notify_one();
+    }
     if message["method"] != "tools/call" {
         return StatusCode::ACCEPTED.into_response();
     }
@@ -117,7 +126,7 @@ async fn serve(State(server): State<Arc<Server>>, request: Request) -> Response 
     }
     let number = server.runs.fetch_add(1, Ordering::SeqCst) + 1;
     let answer = result(&message["id"], number);
-    if answers == Answers::Gated {
+    if let Answers::Gated | Answers::Cancelled { .. } = answers {
         server.gate.notified().await;
     }
     match answers {
@@ -135,7 +144,8 @@ async fn serve(State(server): State<Arc<Server>>, request: Request) -> Response 
             ))
         }
         Answers::Resumed => events("id: 1\nretry: 10\ndata:\n\n".into()),
-        Answers::Nothing => events(String::new()),
+        Answers::Cancelled { is_answered: true } => events(format!("data: {answer}\n\n")),
+        Answers::Nothing | Answers::Cancelled { is_answered: false } => events(String::new()),
     }
 }
 
