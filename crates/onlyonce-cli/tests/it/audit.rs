@@ -90,6 +90,10 @@ async fn an_actor_is_purged_while_the_gateway_runs() {
         file.to_str().unwrap(),
         "--actor",
         "ann",
+        "--as",
+        "mia",
+        "--reason",
+        "asked to be forgotten",
         "--json",
     ];
     let (code, out, err) = run(&line).await;
@@ -101,9 +105,13 @@ async fn an_actor_is_purged_while_the_gateway_runs() {
         "{err}"
     );
     eventually("it goes on", async || {
-        tail(&gateway.folder, &[]).await.0.len() == 11
+        tail(&gateway.folder, &[]).await.0.len() == 12
     })
     .await;
+    let purge = &tail(&gateway.folder, &["--actor", "mia"]).await.0[0];
+    assert_eq!(purge["eventType"], "idempotency.operator.purge");
+    assert_eq!(purge["metadata"]["entries"], 10);
+    assert_eq!(purge["metadata"]["reason"], "asked to be forgotten");
     assert!(
         tail(&gateway.folder, &["--actor", "ann"])
             .await
@@ -162,15 +170,26 @@ async fn an_actor_is_purged_through_the_admin_api() {
 
     let line = [&["audit", "tail", "--actor", "ann"], &admin[..]].concat();
     let (read, of_ann, err) = run(&line).await;
-    let line = [&["audit", "purge", "--json", "--actor", "ann"], &admin[..]].concat();
+    let by_mia = ["--actor", "ann", "--as", "mia"];
+    let line = [&["audit", "purge", "--json"], &by_mia[..], &admin].concat();
     let (purged, told, _) = run(&line).await;
     let both = [&["audit", "tail", "--file", "audit.jsonl"], &admin[..]].concat();
     let (wrong, _, why) = run(&both).await;
 
     assert_eq!((read, of_ann.lines().count()), (0, 3), "{err}");
     assert_eq!((purged, told.trim()), (0, "{\"kept\":3,\"removed\":3}"));
-    let left = tail(&gateway.folder, &[]).await.0;
-    assert!(left.iter().all(|entry| entry["actor"]["id"] == "bob"));
+    eventually("the purge is told", async || {
+        tail(&gateway.folder, &["--actor", "mia"]).await.0.len() == 1
+    })
+    .await;
+    let left = tail(&gateway.folder, &["--actor", "bob"]).await.0;
+    assert_eq!(left.len(), 3);
+    assert!(
+        tail(&gateway.folder, &["--actor", "ann"])
+            .await
+            .0
+            .is_empty()
+    );
     assert_eq!(wrong, 2);
     assert!(why.contains("cannot be used with"), "{why}");
 }

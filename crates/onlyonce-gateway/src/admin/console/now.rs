@@ -8,7 +8,7 @@ use super::super::Admin;
 use super::super::now::{NowView, StoreOperationView};
 use super::super::upstreams::UpstreamView;
 use super::layout::{Page, Place, column, number_column, table};
-use super::plot::{self, Line, SERIES, Unit};
+use super::plot::{self, Line, Marked, SERIES, Unit};
 use super::words::{grouped, millis, percent, span, to_second};
 
 /// The plots below that of the requests.
@@ -43,7 +43,10 @@ const LINES: [Line; 4] = [
         unit: Unit::Number,
         least: 1.0,
         of: |it| Some(it.upstream_failures as f64),
-        marked: Some((|it| it.upstreams_down > 0, "an upstream was down")),
+        marked: Some(Marked {
+            is_marked: |it| it.upstreams_down > 0,
+            meaning: "an upstream was down",
+        }),
     },
 ];
 

@@ -88,12 +88,14 @@ pub(super) struct Line {
     pub(super) least: f64,
     /// Nothing where there was nothing to measure.
     pub(super) of: fn(&SampleView) -> Option<f64>,
-    /// Spans that are marked from bottom to top, and what that means.
     pub(super) marked: Option<Marked>,
 }
 
-/// Which moments are marked, and what that means.
-type Marked = (fn(&SampleView) -> bool, &'static str);
+/// Spans that are marked from bottom to top.
+pub(super) struct Marked {
+    pub(super) is_marked: fn(&SampleView) -> bool,
+    pub(super) meaning: &'static str,
+}
 
 /// What is measured.
 #[derive(Clone, Copy)]
@@ -145,15 +147,15 @@ pub(super) fn line(line: &Line, samples: &[SampleView]) -> Markup {
                 span.scale { "top: " span data-scale { (unit.told(top)) } }
             }
             svg role="img" aria-label=(label) viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } preserveAspectRatio="none" {
-                @if let Some((is_marked, _)) = marked {
-                    path.bar.marked data-marked d=(marks(samples, *is_marked)) {}
+                @if let Some(marked) = marked {
+                    path.bar.marked data-marked d=(marks(samples, marked.is_marked)) {}
                 }
                 (grid())
                 polyline.line points=(points(samples, *of, top)) {}
             }
             (minutes())
-            @if let Some((_, meaning)) = marked {
-                ul.legend { li { span.swatch.marked {} (meaning) } }
+            @if let Some(marked) = marked {
+                ul.legend { li { span.swatch.marked {} (marked.meaning) } }
             }
         }
     }
