@@ -127,6 +127,29 @@ def test_an_engine_that_closes_does_not_stop_the_threads_it_waits_for():
     assert set(refused) == {"shutting-down"}
 
 
+def test_a_call_that_outlasts_the_grace_is_told_that_its_outcome_is_unknown():
+    told, started = [], threading.Event()
+    engine = Engine.open("memory:")
+
+    def slow():
+        started.set()
+        time.sleep(1)
+
+    def call():
+        try:
+            engine.run("k", slow)
+        except onlyonce.OutcomeUnknown as error:
+            told.append(error.reason)
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    started.wait()
+    left = engine.close(0.1)
+    thread.join()
+
+    assert (left, told) == (1, ["outcome-unknown"])
+
+
 def test_a_daemon_that_asks_its_engine_while_the_process_ends_is_waited_for(tmp_path):
     store = f"file:{tmp_path}/records"
     code = """

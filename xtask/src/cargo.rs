@@ -53,6 +53,12 @@ pub(crate) fn root() -> &'static Path {
         .expect("xtask is a directory of the workspace")
 }
 
+/// Where cargo builds.
+pub(crate) fn built_in() -> PathBuf {
+    let folder = env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
+    root().join(folder)
+}
+
 /// The cargo that runs us, with these arguments, as if it were called by hand: with what it told us
 /// of our own package, build scripts would see a changed environment, and most of the workspace would
 /// be built anew after every `cargo build`.

@@ -10,7 +10,8 @@ use std::process::{Command, ExitCode};
 use clap::ValueEnum;
 
 use crate::Failure;
-use crate::cargo::{cargo, root, status};
+use crate::cargo::{built_in, cargo, root, status};
+use crate::servers::selects;
 
 /// What builds wheels, at the version that is known to work.
 const MATURIN: &str = "maturin==1.16.0";
@@ -32,6 +33,22 @@ pub(crate) enum Speed {
     Shipped,
     /// As quickly as possible.
     Quick,
+}
+
+/// The packages that tests try out as their users get them, by what selects those tests.
+const TRIED: [(&str, Language, &str); 2] = [
+    ("onlyonce-python", Language::Python, "ONLYONCE_WHEEL"),
+    ("onlyonce-node", Language::Node, "ONLYONCE_TARBALL"),
+];
+
+/// Builds the packages that the tests selected by these arguments of `cargo test` install, and gives the variables
+/// that tell them where. The native part is quick to build; everything else is as it is shipped.
+pub(crate) fn for_tests(extra: &[String]) -> Result<Vec<(&'static str, PathBuf)>, Failure> {
+    let tried = TRIED.into_iter();
+    let selected = tried.filter(|(tests, ..)| selects(extra, &[tests]));
+    selected
+        .map(|(_, language, variable)| Ok((variable, build(language, Speed::Quick)?)))
+        .collect()
 }
 
 /// Builds a package into target/packages, and says where it is.
@@ -117,10 +134,7 @@ fn tarball(folder: &Path, speed: Speed) -> Result<(), Failure> {
         Speed::Shipped => profile,
         Speed::Quick => "debug",
     };
-    let addon = root()
-        .join("target")
-        .join(built)
-        .join("libonlyonce_addon.so");
+    let addon = built_in().join(built).join("libonlyonce_addon.so");
     let mut strip = Command::new("strip");
     strip.arg("--strip-debug").arg("-o");
     succeed(strip.arg(tree.join("lib/onlyonce.node")).arg(addon))?;

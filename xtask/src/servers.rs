@@ -134,8 +134,12 @@ impl Drop for Servers {
     }
 }
 
-/// True if a package that needs servers is selected: by name, by pattern, or as all are.
 fn are_needed(extra: &[String]) -> bool {
+    selects(extra, &NEEDED_BY)
+}
+
+/// True if these arguments of `cargo test` select one of the packages: by name, by pattern, or as all are.
+pub(crate) fn selects(extra: &[String], packages: &[&str]) -> bool {
     let mut args = extra.iter().take_while(|arg| *arg != "--");
     let mut selects_all = true;
     while let Some(arg) = args.next() {
@@ -147,7 +151,7 @@ fn are_needed(extra: &[String]) -> bool {
             },
         };
         let name = package.split('@').next().unwrap_or_default();
-        if NEEDED_BY.contains(&name) || name.contains(['*', '?', '[']) {
+        if packages.contains(&name) || name.contains(['*', '?', '[']) {
             return true;
         }
         selects_all = false;

@@ -6,13 +6,14 @@
 use std::fmt;
 use std::fs;
 use std::io::{self, Read, Write};
+use std::path::PathBuf;
 use std::process::ExitStatus;
 
 use crate::cargo::{self, Executables};
 use crate::follow::{Findings, Follower, Outcomes};
 use crate::requirements::Problem;
 use crate::servers::Servers;
-use crate::{Failure, documents, guarantees, requirements};
+use crate::{Failure, documents, guarantees, package, requirements};
 
 const REQUIREMENTS: &str = "docs/audit/requirements.md";
 const DOCUMENTS: &str = "docs/audit/documents.md";
@@ -41,6 +42,8 @@ impl fmt::Display for Tally {
 /// Runs the tests that `extra` selects, or all, and prints what failed.
 pub(crate) fn run(extra: &[String]) -> Result<Tally, Failure> {
     let is_whole = extra.is_empty();
+    // First: what cargo builds for the tests then has its own features again.
+    let packages = package::for_tests(extra)?;
     let executables = if is_whole {
         let Some(executables) = cargo::test_executables()? else {
             eprintln!("failed: the tests do not build");
@@ -56,7 +59,7 @@ pub(crate) fn run(extra: &[String]) -> Result<Tally, Failure> {
     };
 
     let servers = Servers::start_for(extra)?;
-    let (findings, status) = follow(&test_args(extra), &executables, &servers)?;
+    let (findings, status) = follow(&test_args(extra), &executables, &servers, &packages)?;
     drop(servers);
     let mut failures = failures(&findings, status);
     if is_whole {
@@ -105,12 +108,14 @@ fn follow(
     args: &[&str],
     executables: &Executables,
     servers: &Servers,
+    packages: &[(&str, PathBuf)],
 ) -> Result<(Findings, ExitStatus), Failure> {
     let lost = |error: io::Error| Failure::new(format!("lost the output of cargo test: {error}"));
     let mut command = cargo::cargo(args);
     // Colours would stand between the words we read.
     command.env("CARGO_TERM_COLOR", "never");
     command.envs(servers.variables());
+    command.envs(packages.iter().map(|(name, path)| (name, path)));
     let (mut child, mut output) = cargo::merged(command)?;
 
     let mut follower = Follower::new(executables);

@@ -184,7 +184,7 @@ impl Visit for Text {
         let written = match (field.name(), self.0.is_empty()) {
             ("message", true) => write!(self.0, "{value:?}"),
             ("message", false) => {
-                let rest = std::mem::take(&mut self.0);
+                let rest = mem::take(&mut self.0);
                 write!(self.0, "{value:?} {rest}")
             }
             (name, true) => write!(self.0, "{name}={value:?}"),

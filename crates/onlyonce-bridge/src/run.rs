@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use onlyonce_core::engine::job::{self, RunError};
-use onlyonce_core::{Engine, Execution, KeyError, OnLapse, Policy, Refusal};
+use onlyonce_core::{Engine, Execution, KeyError, OnLapse, Policy, Reason, Refusal};
 use serde_json::value::RawValue;
 use thiserror::Error;
 use tokio::runtime::Handle;
@@ -89,6 +89,12 @@ pub enum RunStep {
 }
 
 pub(crate) type Value = Result<HostValue, String>;
+
+/// The engine was closed, and its grace was over, before the function's value was stored.
+fn cut_off() -> RunFailure {
+    let unknown = Refusal::new(Reason::OutcomeUnknown);
+    unknown.because("the engine was closed meanwhile").into()
+}
 
 /// Takes what a function returned. Dropped before that, the function was cancelled.
 pub struct Work {
@@ -243,8 +249,7 @@ impl Run {
         if let Some(running) = self.running.take() {
             let task = self.runtime.spawn(running);
             self.running = Some(Box::pin(async move {
-                task.await
-                    .unwrap_or_else(|lost| Err(RunFailure::Json(lost.to_string())))
+                task.await.unwrap_or_else(|_stopped| Err(cut_off()))
             }));
         }
     }

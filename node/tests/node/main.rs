@@ -13,6 +13,7 @@ mod judge;
 mod package;
 #[path = "../../../python/tests/python/package.rs"]
 mod python;
+mod shipped;
 mod together;
 
 use std::process::Command;
@@ -44,6 +45,11 @@ fn functions_run_once_per_key() {
 #[test]
 fn servers_answer_each_key_once() {
     node_test("http.test.js");
+}
+
+#[test]
+fn a_route_handler_of_next_answers_each_key_once() {
+    node_test("next.test.mjs");
 }
 
 #[test]

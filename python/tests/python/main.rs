@@ -10,6 +10,7 @@ mod agents;
 mod judge;
 mod package;
 mod profiles;
+mod shipped;
 
 use std::fs;
 use std::path::Path;
