@@ -52,7 +52,7 @@ pub fn decide(message: &str, rules: &Rules, header: Option<&str>) -> Decision {
             id.map_or(Decision::Pass, Decision::Cancel)
         }
         // A server may read what we cannot, and would run it as often as it is sent.
-        Message::Unreadable if judge.may_have_key(message) => {
+        Message::Unreadable if judge.may_have_key(message) || may_be_spelled_otherwise(message) => {
             Decision::Refuse(unreadable(&Id::null()))
         }
         Message::Request { .. }
@@ -61,6 +61,11 @@ pub fn decide(message: &str, rules: &Rules, header: Option<&str>) -> Decision {
         | Message::Other
         | Message::Unreadable => Decision::Pass,
     }
+}
+
+/// Whether a message may have names in it that are not seen in its text: in UTF-16, or escaped.
+fn may_be_spelled_otherwise(message: &str) -> bool {
+    message.contains('\0') || message.contains("\\u")
 }
 
 struct Judge<'a> {

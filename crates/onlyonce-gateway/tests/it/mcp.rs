@@ -365,8 +365,13 @@ async fn hostile_messages_are_no_way_around_the_key() {
     let (address, server) = Server::start().await;
     let gateway = gateway(address, ROUTE).await;
     let client = Client::of(gateway.address());
+    let nan = act(1, "k").to_string().replace("\"n\":1", "\"n\":NaN");
     let refused = [
-        act(1, "k").to_string().replace("\"n\":1", "\"n\":NaN"),
+        format!("\u{feff}{}", act(1, "k")),
+        nan.replace("idempotencyKey", "idempotency\\u004bey"),
+        // As UTF-16 has it; what is behind it finds that out by the zeros.
+        act(1, "k").to_string().chars().flat_map(|it| [it, '\0']).collect(),
+        nan,
         format!("[{}]", act(1, "k").to_string().replace("\"n\":1", "\"n\":NaN")),
         format!("[{}]", vec![act(1, "k").to_string(); 101].join(",")),
         r#"{"jsonrpc":"2.0","method":"tools/call","params":{"name":"act","arguments":{"idempotencyKey":"k"}}}"#.into(),

@@ -100,16 +100,16 @@ async fn a_custom_key_replays_whatever_the_form_says_now() {
 #[tokio::test]
 async fn a_request_there_is_no_key_to_derive_from_passes_through() {
     let app = App::under(Profile::Broker).open().await;
+    let (json, form) = ("application/json", "application/x-www-form-urlencoded");
     let bodies = [
-        r#"{"contextId":"test-form:1"}"#,
-        r#"[{"contextId":"test-form:1","formData":{}}]"#,
-        r#"{"contextId":"test-form:1","formData":"#,
-        "name=John",
-        "",
+        (json, r#"{"contextId":"test-form:1"}"#),
+        (json, r#"[{"contextId":"test-form:1","formData":{}}]"#),
+        (form, "name=John"),
+        (json, ""),
     ];
 
-    for (index, body) in bodies.into_iter().enumerate() {
-        let request = post(FORM).json(body);
+    for (index, (media_type, body)) in bodies.into_iter().enumerate() {
+        let request = post(FORM).body(media_type, body);
         app.send(&request).await;
         let again = app.send(&request).await;
 
@@ -392,8 +392,12 @@ async fn a_key_missing_from_header_and_body_is_missing() {
         .open()
         .await;
 
-    for body in [r#"{"amount":5}"#, r#"[{"idempotencyKey":"a"}]"#, "text"] {
-        let request = post("/tools/submit").json(body);
+    for (media_type, body) in [
+        ("application/json", r#"{"amount":5}"#),
+        ("application/json", r#"[{"idempotencyKey":"a"}]"#),
+        ("text/plain", "text"),
+    ] {
+        let request = post("/tools/submit").body(media_type, body);
 
         assert_eq!(optional.send(&request).await.status, 200, "{body}");
         let refused = required.send(&request).await;
