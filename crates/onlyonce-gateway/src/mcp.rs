@@ -162,7 +162,7 @@ impl Endpoint {
             Ok(read) => read,
             Err(refused) => return refused,
         };
-        // A call goes on without its caller: whatever is made of the message keeps its room taken.
+        // Whatever is made of the message keeps its room taken: a call goes on without its caller.
         parts.extensions.insert(Arc::new(room));
         parts.headers.remove(CONTENT_LENGTH);
         let messages = each(text.clone());
@@ -249,17 +249,18 @@ impl Endpoint {
         }
     }
 
-    /// Passes a message on.
+    /// Passes a message on. It takes its room with it, for it may be long on its way.
     async fn send(
         &self,
-        parts: request::Parts,
+        mut parts: request::Parts,
         text: String,
     ) -> Result<Response<AnswerBody>, Failure> {
-        self.pass(Request::from_parts(
-            parts,
-            RequestBody::whole(Bytes::from(text)),
-        ))
-        .await
+        let text = Bytes::from(text);
+        let body = match parts.extensions.remove::<Arc<Room>>() {
+            Some(room) => RequestBody::whole_within(text, room),
+            None => RequestBody::whole(text),
+        };
+        self.pass(Request::from_parts(parts, body)).await
     }
 
     async fn pass(

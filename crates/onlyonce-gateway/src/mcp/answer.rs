@@ -98,7 +98,7 @@ impl Endpoint {
             peer: parts.extensions.get::<Peer>().cloned(),
             notices,
             server: self.service.inner().0.clone(),
-            _room: parts.extensions.get().cloned(),
+            room: parts.extensions.get().cloned(),
         });
         let Some(key) = key_header(&text, origin, sent) else {
             let why = Refusal::new(Reason::BadKey).because("a header cannot have it");

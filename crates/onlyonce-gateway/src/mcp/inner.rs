@@ -50,7 +50,7 @@ pub(crate) struct Forwarded {
     /// The connections of the caller's own thread.
     pub(super) server: Identified,
     /// That of the message that the call came in, as long as the call is in memory.
-    pub(super) _room: Option<Arc<Room>>,
+    pub(super) room: Option<Arc<Room>>,
 }
 
 impl Forwarded {
@@ -105,6 +105,7 @@ impl Service<Request<RequestBody<Meaning>>> for Inner {
             server: self.0.clone(),
             peer: forwarded.peer.clone(),
             execution: execution.clone(),
+            room: forwarded.room.clone(),
         };
         async move {
             run(&wire, &forwarded, execution.as_ref())

@@ -603,3 +603,50 @@ async fn a_call_whose_caller_left_keeps_its_room_until_it_ends() {
     server.gate.notify_one();
     until(&client, 1_200, 200).await;
 }
+
+/// What passes without a key is in memory too, until the server has taken it.
+#[tokio::test]
+async fn a_message_without_a_key_keeps_its_room_until_it_is_written() {
+    let (address, deaf) = crate::support::deaf().await;
+    let bounds = "[limits]\nbuffered_bytes = 16777216\n[rules]\nrequest_bytes_max = 12000000\n";
+    let gateway = gateway(address, &format!("{bounds}{ROUTE}")).await;
+    let client = Client::of(gateway.address());
+    let large = json!({"jsonrpc": "2.0", "id": 1, "method": "x", "x": "x".repeat(11_000_000)});
+
+    for large in [large.clone(), json!([large])] {
+        let passing = tokio::spawn(client.post(&large).send());
+        let taken = deaf.accept().await.unwrap();
+        tokio::time::sleep(Duration::from_millis(100)).await;
+
+        let second = client.post(&large).timeout(Duration::from_secs(20));
+        let second = second
+            .send()
+            .await
+            .expect("it is refused, and does not wait");
+
+        assert_eq!(second.status(), 503);
+        passing.abort();
+        drop(taken);
+        // Nobody waits for this one any more.
+        until_room(&client).await;
+    }
+}
+
+/// Returns once there is room for a message of twelve megabytes.
+async fn until_room(client: &Client) {
+    for _ in 0..RETRIES_MAX {
+        let bad = [&b"\xff"[..], &vec![b' '; 11_500_000]].concat();
+        let answer = client
+            .http
+            .post(&client.url)
+            .body(bad)
+            .send()
+            .await
+            .unwrap();
+        if answer.status() == 400 {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("there is no room");
+}
