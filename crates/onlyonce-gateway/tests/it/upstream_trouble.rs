@@ -69,6 +69,25 @@ async fn what_broke_off_is_held_where_the_rules_say_so() {
     assert_eq!(connections.load(Ordering::SeqCst), 1);
 }
 
+#[tokio::test]
+async fn what_broke_off_is_found_out_first_where_the_rules_say_so() {
+    let (service, _) = scripted(|connection, _| match connection {
+        1 => Say::Last(HALF),
+        _ => Say::This(FAILED),
+    })
+    .await;
+    let ask = "[[route]]\nmatch = \"POST /orders\"\nreconcile = \"GET /orders/{operation}\"\n";
+    let gateway = gateway(service, ask).await;
+
+    let first = order_with(&gateway, "key", "{}").await;
+
+    assert_eq!(first.status(), 502);
+    let problem: serde_json::Value = first.json().await.unwrap();
+    let detail = problem["detail"].as_str().unwrap();
+    assert!(detail.contains("finds that out first"), "{detail}");
+    assert_eq!(problem["retryable"], true);
+}
+
 /// The service fails, and then closes without having announced it: whoever came next on that
 /// connection would be lost with it.
 #[tokio::test]
