@@ -14,9 +14,10 @@ use tower_service::Service;
 
 use crate::auth_check::AuthCheck;
 use crate::body::{self, BodyPatience, ClientBody, GatewayBody};
-use crate::config::{self, Config, ConfigError, Protocol, REST, ScopePart, Span, Timeout};
+use crate::config::{self, Config, ConfigError, Protocol, REST, Span, Timeout};
 use crate::failure::Failure;
 use crate::forward::{self, Peer};
+use crate::gateway::{LISTEN, fixed};
 use crate::identify::{Identified, Names};
 use crate::mcp::Endpoint;
 use crate::path;
@@ -400,25 +401,8 @@ fn read_headers(config: &Config) -> Result<Arc<[HeaderName]>, ConfigError> {
     let mut names: BTreeSet<String> = BTreeSet::new();
     let routes = config.route.iter().filter(|route| !route.pass).map(Some);
     for route in routes.chain([None]) {
-        let Policy {
-            fingerprint,
-            ttl,
-            http,
-            ..
-        } = policy(config, route)?;
-        let scoped = http.scope.into_iter().filter_map(|part| match part {
-            ScopePart::Header { name, .. } | ScopePart::UserHeader(name) => Some(name),
-            ScopePart::Route
-            | ScopePart::Caller
-            | ScopePart::Path(_)
-            | ScopePart::PathAfter(_)
-            | ScopePart::Cookie(_)
-            | ScopePart::Body(_)
-            | ScopePart::Jwt(_) => None,
-        });
-        let asked = ttl.map(|rule| rule.header);
-        let all = scoped.chain(fingerprint.headers).chain(asked);
-        names.extend(all.chain([http.key_header]).map(|name| name.to_string()));
+        let heard = policy(config, route)?.request_headers();
+        names.extend(heard.iter().map(ToString::to_string));
     }
     names.extend(config.limits.address_header.clone());
     Ok(names.iter().filter_map(|name| name.parse().ok()).collect())
