@@ -29,6 +29,13 @@ pub trait Operate: Send + Sync {
     /// What is in the slot, if anything live.
     async fn get(&self, slot: &Slot) -> Result<Option<Record>, StoreError>;
 
+    /// The same for telling a caller, to whom it is a promise: what is found is as durable as an answer
+    /// that is replayed, or this is an error. [`get`](Self::get) shows what there is, also where replicas
+    /// that are waited for do not have it.
+    async fn get_durable(&self, slot: &Slot) -> Result<Option<Record>, StoreError> {
+        self.get(slot).await
+    }
+
     /// One page of the live records that `filter` lets through, in the order of their slots.
     async fn list(&self, filter: &Filter, page: &Page) -> Result<Vec<(Slot, Record)>, StoreError>;
 

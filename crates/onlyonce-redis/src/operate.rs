@@ -32,6 +32,11 @@ impl Operate for RedisStore {
         self.look(slot).await
     }
 
+    async fn get_durable(&self, slot: &Slot) -> Result<Option<Record>, StoreError> {
+        self.look_by(&self.scripts.look_durable, Want::Confirmed, slot)
+            .await
+    }
+
     /// Reads the names of all keys, and keeps no more records than the page holds.
     async fn list(&self, filter: &Filter, page: &Page) -> Result<Vec<(Slot, Record)>, StoreError> {
         let mut best = BTreeMap::new();

@@ -245,6 +245,7 @@ impl Operate for Cached {
             .await
     }
 
-    forward!(straight: get, list, newest, sweep, sweep_ended, stats, ping, recheck, count_replays, number_replays, agree, agreed);
+    forward!(straight: get, get_durable, list, newest, sweep, sweep_ended, stats, ping, recheck);
+    forward!(straight: count_replays, number_replays, agree, agreed);
     forward!(straight: connected, connections, is_on_a_server, hands_over_ended);
 }

@@ -127,7 +127,7 @@ impl Store for Metered {
 
 #[deny(clippy::missing_trait_methods)]
 impl Operate for Metered {
-    forward!(around: get, list, newest, forget, extend, resolve, sweep, sweep_ended, stats, ping, recheck);
+    forward!(around: get, get_durable, list, newest, forget, extend, resolve, sweep, sweep_ended, stats, ping, recheck);
     forward!(around: count_replays, number_replays, agree, agreed);
     forward!(straight: connected, connections, is_on_a_server, hands_over_ended);
 }

@@ -229,6 +229,6 @@ impl Operate for Tiered {
         Ok(was_there)
     }
 
-    forward!(straight: get, list, newest, resolve, sweep, sweep_ended, stats, ping, recheck, count_replays, number_replays);
+    forward!(straight: get, get_durable, list, newest, resolve, sweep, sweep_ended, stats, ping, recheck, count_replays, number_replays);
     forward!(straight: agree, agreed, connected, connections, is_on_a_server, hands_over_ended);
 }

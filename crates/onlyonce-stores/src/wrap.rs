@@ -114,6 +114,8 @@ macro_rules! verb {
 
     ($how:ident get) => { $crate::wrap::verb!(@operate $how Get get ['life1]
         (slot: &'life1 ::onlyonce_core::Slot) -> Option<::onlyonce_core::Record>); };
+    ($how:ident get_durable) => { $crate::wrap::verb!(@operate $how Get get_durable ['life1]
+        (slot: &'life1 ::onlyonce_core::Slot) -> Option<::onlyonce_core::Record>); };
     ($how:ident list) => { $crate::wrap::verb!(@operate $how List list ['life1 'life2]
         (filter: &'life1 ::onlyonce_core::operate::Filter, page: &'life2 ::onlyonce_core::operate::Page)
         -> Vec<(::onlyonce_core::Slot, ::onlyonce_core::Record)>); };

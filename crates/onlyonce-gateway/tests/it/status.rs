@@ -1,9 +1,12 @@
 //! G14: a client asks what has become of its own key. Nothing runs, and nothing is told of others.
 
 use onlyonce_gateway::Gateway;
+use onlyonce_testkit::servers::{
+    Postgres, PostgresOptions, RedisSentinel, RedisSentinelOptions, Server as _,
+};
 use serde_json::Value;
 
-use crate::support::{Service, client, eventually, gateway};
+use crate::support::{Service, client, eventually, gateway, started};
 use crate::wire::{Say, scripted};
 
 const RULES: &str = "[rules]\nstatus_path = \"/status\"\n";
@@ -190,4 +193,100 @@ async fn a_key_is_unknown_only_if_every_route_of_the_path_could_tell() {
     assert_eq!((status, &said["state"]), (200, &"done".into()));
     let (status, said) = ask(&gateway, "/echo", "never-used", "ada", 0).await;
     assert_eq!((status, said.get("state")), (400, None));
+}
+
+/// The same request through any gateway: the host is part of the scope.
+async fn of_one_host(request: reqwest::RequestBuilder) -> (u16, Value) {
+    let request = request
+        .header("host", "shop.test")
+        .header("idempotency-key", "key");
+    let answer = request.send().await.unwrap();
+    let status = answer.status().as_u16();
+    (status, answer.json().await.unwrap_or_default())
+}
+
+/// What it says is a promise like a replay: a failover must not make it untrue.
+#[tokio::test(flavor = "multi_thread")]
+async fn done_is_not_said_of_what_only_the_master_has() {
+    let service = Service::start().await;
+    let group = tokio::task::block_in_place(|| {
+        // A replica that is paused is not to be given up meanwhile.
+        let down_after = std::time::Duration::from_secs(60);
+        let options = RedisSentinelOptions {
+            down_after,
+            ..RedisSentinelOptions::default()
+        };
+        RedisSentinel::start_with(&options).unwrap()
+    });
+    let master = group.master().unwrap();
+    let mut nodes = group.nodes().iter();
+    let replica = nodes.find(|node| node.port() != master.port()).unwrap();
+    let on = async |more: &str| {
+        let url = group.url();
+        let sign = if url.contains('?') { '&' } else { '?' };
+        let store = format!("store = \"{url}{sign}{more}\"\n{RULES}");
+        started(service.address, &store).await
+    };
+    let plain = on("connections=1").await;
+    let waiting = on("wait_replicas=1&wait_timeout_ms=200").await;
+    let ask = |gateway: &Gateway| {
+        let url = format!("http://{}/status/orders", gateway.address());
+        of_one_host(client().get(url))
+    };
+    let order = |gateway: &Gateway| {
+        let url = format!("http://{}/orders", gateway.address());
+        of_one_host(client().post(url))
+    };
+
+    replica.pause().unwrap();
+    assert_eq!(order(&plain).await.0, 201);
+    let (status, said) = ask(&plain).await;
+    assert_eq!((status, &said["state"]), (200, &"done".into()));
+    assert_eq!(order(&waiting).await.0, 503);
+    let (status, said) = ask(&waiting).await;
+    assert_eq!(status, 503, "{said}");
+
+    replica.resume().unwrap();
+    for _ in 0..600 {
+        if ask(&waiting).await.0 == 200 {
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    panic!("the replica is back, and nothing is said");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn done_is_not_said_of_what_only_the_primary_has() {
+    let service = Service::start().await;
+    let (primary, standby) = tokio::task::block_in_place(|| {
+        let primary = Postgres::start(PostgresOptions::default()).unwrap();
+        let standby = primary.standby().unwrap();
+        (primary, standby)
+    });
+    let more = "timeout_ms=1000&connect_timeout_ms=1000";
+    let store = format!("store = \"{}?{more}\"\n{RULES}", primary.url());
+    let gateway = started(service.address, &store).await;
+    let order = || client().post(format!("http://{}/orders", gateway.address()));
+    let ask = || client().get(format!("http://{}/status/orders", gateway.address()));
+    assert_eq!(of_one_host(order()).await.0, 201);
+    let (status, said) = of_one_host(ask()).await;
+    assert_eq!((status, &said["state"]), (200, &"done".into()));
+
+    tokio::task::block_in_place(|| {
+        primary.synchronous().unwrap();
+        standby.terminate().unwrap();
+    });
+    assert_eq!(of_one_host(order()).await.0, 503);
+    let (status, said) = of_one_host(ask()).await;
+    assert_eq!(status, 503, "{said}");
+
+    tokio::task::block_in_place(|| standby.start_again()).unwrap();
+    for _ in 0..600 {
+        if of_one_host(ask()).await.0 == 200 {
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    panic!("the standby is back, and nothing is said");
 }

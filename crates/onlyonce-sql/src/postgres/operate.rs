@@ -122,6 +122,13 @@ impl Operate for PostgresStore {
         rows.first().map(record).transpose()
     }
 
+    async fn get_durable(&self, slot: &Slot) -> Result<Option<Record>, StoreError> {
+        let rows = self
+            .soon(&self.server.statements.get_durable, [address(slot)])
+            .await?;
+        rows.first().map(record).transpose()
+    }
+
     async fn list(&self, filter: &Filter, page: &Page) -> Result<Vec<(Slot, Record)>, StoreError> {
         let after = page.after.map(|slot| slot.as_bytes().to_vec());
         let after = after.unwrap_or_default();

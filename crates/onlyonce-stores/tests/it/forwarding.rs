@@ -20,6 +20,8 @@ const CONNECTIONS: Connections = Connections {
 const BYTES_MAX: usize = 1 << 20;
 /// More than there is to sweep.
 const SWEPT_MORE: usize = 11;
+/// Replays of a record that was asked for as one that callers are told of.
+const DURABLE: u64 = 13;
 
 /// The memory store, with what only stores on servers have.
 struct Server(MemoryStore);
@@ -75,6 +77,15 @@ impl Store for Server {
 impl Operate for Server {
     async fn get(&self, slot: &Slot) -> Result<Option<Record>, StoreError> {
         self.0.get(slot).await
+    }
+
+    /// Whatever is told to callers was asked for as such.
+    async fn get_durable(&self, slot: &Slot) -> Result<Option<Record>, StoreError> {
+        let found = self.0.get(slot).await?;
+        Ok(found.map(|record| Record {
+            replays: DURABLE,
+            ..record
+        }))
     }
 
     async fn list(&self, filter: &Filter, page: &Page) -> Result<Vec<(Slot, Record)>, StoreError> {
@@ -202,6 +213,21 @@ async fn every_wrapper_hands_over_what_the_store_inside_does() {
         assert!(operate.hands_over_ended(), "{name}");
         let swept = operate.sweep_ended(10).await.unwrap();
         assert_eq!(swept.records, SWEPT_MORE, "{name}");
+    }
+}
+
+/// What callers are told is not what operators are shown.
+#[tokio::test]
+async fn every_wrapper_asks_for_what_callers_are_told_as_such() {
+    for (name, store) in wrappers().await {
+        let claim = done(&*store, "stored", LONG).await;
+        let operate = store.operate().unwrap();
+
+        let told = operate.get_durable(&claim.slot).await.unwrap().unwrap();
+        let shown = operate.get(&claim.slot).await.unwrap().unwrap();
+
+        assert_eq!((told.replays, shown.replays), (DURABLE, 0), "{name}");
+        assert_eq!(told.response().unwrap().body, "stored", "{name}");
     }
 }
 
