@@ -37,6 +37,7 @@ mod reconcile;
 mod renew;
 mod retry;
 mod rotate;
+mod scopes;
 mod secret;
 pub mod settler;
 mod status;

@@ -27,6 +27,7 @@ use crate::admin::{self, Admin, AdminPatience, Settings};
 use crate::config::{self, Config, ConfigError, Count, Span};
 use crate::identity;
 use crate::observing;
+use crate::scopes;
 use crate::server::Server;
 use crate::settling::Settling;
 use crate::site::{self, Bounds, PerWorker, Sites};
@@ -131,6 +132,7 @@ impl Gateway {
     ) -> Result<Self, StartError> {
         let engine = &observed.engine;
         warn_of_large_answers(config, engine);
+        scopes::note(scopes::of(config), engine).await;
         let traces = traces::from_env()?;
         let bounds = Bounds {
             allowance: Allowance::new(identity::allowance(&config.limits)),
@@ -226,6 +228,7 @@ impl Gateway {
         )?;
         let chores = site::chores(config, &self.observed.engine, &self.healths)?;
         warn_of_large_answers(config, &self.observed.engine);
+        self.note_scopes(config);
         if let (Some(acceptor), Some(tls)) = (&self.tls, &config.tls) {
             acceptor.reload(tls)?;
         }
@@ -237,6 +240,12 @@ impl Gateway {
         self.healths.keep_only(&upstreams(config));
         self.shown.replace(config);
         Ok(())
+    }
+
+    /// In a task of its own: a store that is slow holds up no new settings.
+    fn note_scopes(&self, config: &Config) {
+        let (scopes, engine) = (scopes::of(config), self.observed.engine.clone());
+        tokio::spawn(async move { scopes::note(scopes, &engine).await });
     }
 
     /// Stops taking connections, lets requests end, and says how many did not in time.

@@ -17,6 +17,7 @@ mod observing;
 mod pace;
 mod path;
 mod proxied;
+mod scopes;
 mod server;
 mod settling;
 mod site;

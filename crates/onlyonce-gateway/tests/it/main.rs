@@ -27,6 +27,7 @@ mod python;
 mod reconciled;
 mod refused_bodies;
 mod running;
+mod scopes;
 mod slow_clients;
 mod status;
 mod store_lost;
