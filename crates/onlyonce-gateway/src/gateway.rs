@@ -439,6 +439,6 @@ async fn listen(address: SocketAddr, setting: &'static str) -> Result<TcpListene
         })
 }
 
-fn fixed(address: &str) -> SocketAddr {
+pub(crate) fn fixed(address: &str) -> SocketAddr {
     address.parse().expect("a default is an address")
 }

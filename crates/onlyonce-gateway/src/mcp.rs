@@ -11,7 +11,7 @@ use http_body_util::Full;
 use onlyonce_core::{Clock as _, OnLapse, SystemClock};
 use onlyonce_mcp::Rules;
 use onlyonce_mcp::parts::{Catalog, Decision, Id, ToolCall, decide, each, has_key};
-use onlyonce_tower::{BufferLimit, Idempotent, NotBuffered, RequestBody, Room};
+use onlyonce_tower::{BufferLimit, Idempotent, KnownHosts, NotBuffered, RequestBody, Room};
 use tower_service::Service as _;
 
 use crate::auth_check::AuthCheck;
@@ -36,6 +36,9 @@ const CATALOG_AGE_MAX: Duration = Duration::from_secs(300);
 pub(crate) struct Terms {
     pub(crate) rules: Rules,
     pub(crate) origins: Vec<String>,
+    /// What this gateway is asked for by, if it is known: a browser says no origin when it reads from the
+    /// page's own host, which may be a name that was made to point here.
+    pub(crate) hosts: Option<KnownHosts>,
     pub(crate) key_header: HeaderName,
     pub(crate) on_lapse: OnLapse,
     pub(crate) request_bytes_max: usize,
@@ -56,11 +59,13 @@ impl Terms {
     pub(crate) fn new(
         rules: Rules,
         origins: Vec<String>,
+        hosts: Option<KnownHosts>,
         policy: &onlyonce_core::Policy,
         buffers: BufferLimit,
     ) -> Self {
         let is_reconciled = !rules.reconcile.is_empty();
         Self {
+            hosts: hosts.map(|hosts| hosts.and(origins.iter().filter_map(|it| host_of(it)))),
             origins,
             key_header: policy.http.key_header.clone(),
             on_lapse: if is_reconciled {
@@ -94,6 +99,15 @@ impl Terms {
         })
     }
 
+    /// Whether a request that reads, and does not say from which page it comes, asks for this gateway.
+    fn is_asked<B>(&self, request: &Request<B>) -> bool {
+        let is_of_a_known_page = request.headers().contains_key(ORIGIN);
+        let mut hosts = self.hosts.iter();
+        !request.method().is_safe()
+            || is_of_a_known_page
+            || hosts.all(|hosts| hosts.admit(request).is_ok())
+    }
+
     fn catalog(&self) -> MutexGuard<'_, Known> {
         let mut known = self.catalog.lock().unwrap_or_else(PoisonError::into_inner);
         if known.since.now() > CATALOG_AGE_MAX {
@@ -102,6 +116,11 @@ impl Terms {
         }
         known
     }
+}
+
+fn host_of(origin: &str) -> Option<String> {
+    let uri = origin.parse::<Uri>().ok()?;
+    uri.host().map(str::to_owned)
 }
 
 /// A page that this machine served. A name that was made to point here (DNS rebinding) is not one.
@@ -149,6 +168,16 @@ impl Endpoint {
                 "foreign-origin",
                 "Foreign origin",
                 "The request comes from a web page whose origin is not listed for this endpoint.",
+            );
+        }
+        if !self.terms.is_asked(&request) {
+            return problem(
+                StatusCode::MISDIRECTED_REQUEST,
+                "foreign-host",
+                "Foreign host",
+                "This gateway listens on this machine only and is not known by the host that the request \
+                 asks for: a web page may have been pointed at it. Ask for localhost, list the host's \
+                 origin in `mcp.origins`, or set `limits.address_header` if something is in front of it.",
             );
         }
         if request.method() != Method::POST {

@@ -9,7 +9,9 @@ use http::{HeaderName, Method, Request, Response};
 use hyper::body::Incoming;
 use onlyonce_core::{Engine, OnLapse, Policy, Release};
 use onlyonce_observe::traces::{RequestSpan, Traces};
-use onlyonce_tower::{BrokenOff, ClientAddress, Idempotent, Linger, Replayed, RequestBody};
+use onlyonce_tower::{
+    BrokenOff, ClientAddress, Idempotent, KnownHosts, Linger, Replayed, RequestBody,
+};
 use tower_service::Service;
 
 use crate::auth_check::AuthCheck;
@@ -130,6 +132,7 @@ impl Site {
             bounds,
             verifier: crate::identity::verifier(config)?,
             names: Names::of(&config.identity),
+            hosts: hosts(config),
         };
         let patience = upstream_patience(config);
         let mut upstreams = Upstreams::default();
@@ -394,6 +397,14 @@ fn tool_policy(config: &Config, route: &config::Route) -> Result<Policy, ConfigE
         policy.execution_max = TOOL_MAX;
     }
     Ok(policy)
+}
+
+/// What the gateway is asked for by, if only this machine reaches it and nothing is said to be in front of
+/// it. Any other may have any name.
+fn hosts(config: &Config) -> Option<KnownHosts> {
+    let listen = config.listen.unwrap_or_else(|| fixed(LISTEN));
+    let is_local = listen.ip().is_loopback() && config.limits.address_header.is_none();
+    is_local.then(|| KnownHosts::of(listen))
 }
 
 /// The headers that contracts and `address_header` name.

@@ -6,7 +6,7 @@ use onlyonce_core::{Engine, OnLapse, Policy};
 use onlyonce_mcp::{PatternError, Rules, Tools};
 use onlyonce_tower::observe::{ObservedRoute, Observing};
 use onlyonce_tower::scope::JwtVerifier;
-use onlyonce_tower::{Allowance, BufferLimit, IdempotencyLayer, Linger};
+use onlyonce_tower::{Allowance, BufferLimit, IdempotencyLayer, KnownHosts, Linger};
 use tower_layer::Layer;
 
 use super::{Classify, Handling};
@@ -34,6 +34,8 @@ pub(super) struct Common<'a> {
     pub(super) bounds: &'a Bounds,
     pub(super) verifier: Option<JwtVerifier>,
     pub(super) names: Names,
+    /// What the gateway is asked for by, where that is known.
+    pub(super) hosts: Option<KnownHosts>,
 }
 
 /// What a route is told.
@@ -107,6 +109,7 @@ impl Terms<'_> {
         let terms = Arc::new(crate::mcp::Terms::new(
             rules,
             settings.origins.clone(),
+            common.hosts.clone(),
             &self.policy,
             common.bounds.buffers.clone(),
         ));

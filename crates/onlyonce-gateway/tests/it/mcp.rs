@@ -360,6 +360,42 @@ async fn a_web_page_of_an_unknown_origin_is_refused() {
     gateway.drain().await;
 }
 
+/// A browser says no origin when a page reads from its own host, which may point here by now.
+#[tokio::test]
+async fn a_page_whose_name_was_pointed_here_reads_nothing() {
+    let (address, server) = Server::start().await;
+    let more = format!("{ROUTE}mcp.origins = [\"https://app.example.org\"]\n");
+    let here = gateway(address, &more).await;
+    let client = Client::of(here.address());
+    let read = async |host: &str| {
+        let request = client.http.get(&client.url).header("host", host);
+        request.send().await.unwrap().status()
+    };
+
+    for foreign in [
+        "evil.example",
+        "evil.example:8080",
+        "localhost.evil.example",
+        "10.0.0.1",
+    ] {
+        assert_eq!(read(foreign).await, 421, "{foreign}");
+    }
+    assert_eq!(server.heard(), [""; 0]);
+    for known in ["localhost", "127.0.0.1:1", "[::1]:8080", "app.example.org"] {
+        assert_eq!(read(known).await, 202, "{known}");
+    }
+
+    // Behind something that has names of its own, any is known.
+    let front = "[limits]\naddress_header = \"x-real-ip\"\n";
+    let behind = gateway(address, &format!("{front}{ROUTE}")).await;
+    let client = Client::of(behind.address());
+    let request = client
+        .http
+        .get(&client.url)
+        .header("host", "mcp.example.org");
+    assert_eq!(request.send().await.unwrap().status(), 202);
+}
+
 #[tokio::test]
 async fn hostile_messages_are_no_way_around_the_key() {
     let (address, server) = Server::start().await;
