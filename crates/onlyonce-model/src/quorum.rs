@@ -19,8 +19,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use onlyonce_core::Claim;
 use onlyonce_quorum::{
-    Accept, Accepted, Ballot, Decision, Deed, EPOCH_FIRST, Fault, ModelServer, Pass, Prepare,
-    Prepared, Tries, Turned, Votes,
+    Accept, Accepted, Decision, Deed, EPOCH_FIRST, Fault, ModelServer, Pass, Prepare, Prepared,
+    Promise, Tries, Turned, Votes,
 };
 use stateright::{Model, Property};
 
@@ -126,7 +126,7 @@ struct Proposer {
     sent: Vec<Question>,
     tries: Tries<Said>,
     /// What it wrote last, and the promise that came with it.
-    ahead: Option<(Ballot, u64, Bytes)>,
+    ahead: Option<(Promise, Bytes)>,
     phase: Phase,
 }
 

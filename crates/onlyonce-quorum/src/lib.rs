@@ -23,9 +23,13 @@
 //!    which stays as long as the record could have.
 //! 6. **Lost data.** A server votes only with its identity: its place, the set of servers, and the
 //!    set's epoch, checked by every step in the same atomic script. One that lost its data has none.
-//!    It is admitted again by raising the epoch on a majority of the others, after which no vote of
-//!    before counts, and then [writing every register](QuorumStore::write_all_back) to a majority
-//!    that does not need it.
+//!    It is [admitted](Admission) again by raising the epoch on a majority of the others, to one that is
+//!    nobody else's, and then [writing every register](QuorumStore::write_all_back) to a majority
+//!    that does not need it. An attempt is made in one epoch, from its promises to what is accepted: so no
+//!    vote that was lost counts together with a later one.
+//! 7. **Late questions.** A question counts for [`VOTE_GOOD_FOR`] of the server's own clock, as the process
+//!    [knows](ServerTime) it: less than a register stays after its end. So what waited in the socket of a
+//!    server that hung is over for that server before the others drop what they have of it.
 //!
 //! # Time
 //!
@@ -44,7 +48,7 @@ pub use finding::Found;
 pub use model::{
     FLOOR_EVERY, Model, ModelServer, PROMISE_KEPT, PROMISED_KEPT_MIN, Pass, Turned, VOTE_GOOD_FOR,
 };
-pub use proposer::{Answered, Decision, Manner, Next, Proposer, Tries};
+pub use proposer::{Answered, Decision, Manner, Next, Promise, Proposer, Tries};
 pub use register::SlotRegister;
 pub use seat::{Deed, Identity, Seat, Votes};
 pub use server_time::ServerTime;

@@ -71,10 +71,12 @@ pub struct Proposer {
 
 /// What a majority has promised: to accept this ballot, in this epoch. One of another epoch may have been
 /// given by a server that has lost it since.
-#[derive(Clone, Copy)]
-struct Promise {
-    ballot: Ballot,
-    epoch: u64,
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Promise {
+    /// The ballot.
+    pub ballot: Ballot,
+    /// The epoch.
+    pub epoch: u64,
 }
 
 /// How an attempt ended.

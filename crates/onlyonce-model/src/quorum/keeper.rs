@@ -3,7 +3,8 @@
 
 use onlyonce_core::entry::Change;
 use onlyonce_quorum::{
-    Deed, EPOCH_FIRST, Found, Manner, ModelServer, Next, Prepare, SlotRegister, Tries, Votes,
+    Deed, EPOCH_FIRST, Found, Manner, ModelServer, Next, Prepare, Promise, SlotRegister, Tries,
+    Votes,
 };
 
 use super::bounds::Numbers;
@@ -104,8 +105,10 @@ impl Quorum {
         let accept = tries.propose(
             &self.key,
             Manner::Plain,
-            ask.ballot,
-            epoch,
+            Promise {
+                ballot: ask.ballot,
+                epoch,
+            },
             &answered.found,
             &decision,
             &numbers,

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use http::StatusCode;
 use onlyonce_core::{Claimed, Completed, Record, Response};
 use onlyonce_quorum::{
-    Accept, Ballot, Decision, EPOCH_FIRST, Found, Manner, Next, Prepare, SlotRegister, Tries,
+    Accept, Ballot, Decision, EPOCH_FIRST, Found, Manner, Next, Prepare, Promise, SlotRegister,
+    Tries,
 };
 
 use super::bounds::Numbers;
@@ -90,9 +91,10 @@ impl Quorum {
                     return self.prepare(state, id, false);
                 }
                 proposer.ahead = match proposer.sent.last() {
-                    Some(Question::Accept(ask)) => {
-                        ask.next.map(|next| (next, ask.epoch, ask.value.clone()))
-                    }
+                    Some(Question::Accept(ask)) => ask.next.map(|ballot| {
+                        let epoch = ask.epoch;
+                        (Promise { ballot, epoch }, ask.value.clone())
+                    }),
                     Some(Question::Prepare(_)) | None => None,
                 };
                 self.told(state, id, decision.answer);
@@ -125,7 +127,7 @@ impl Quorum {
         &self,
         state: &mut State,
         id: usize,
-        (ballot, epoch): (Ballot, u64),
+        promise: Promise,
         found: &Found,
         decision: Decision<Said>,
     ) {
@@ -134,7 +136,7 @@ impl Quorum {
         let manner = proposer.verb.manner();
         let ask = proposer
             .tries
-            .propose(&self.key, manner, ballot, epoch, found, &decision, &numbers);
+            .propose(&self.key, manner, promise, found, &decision, &numbers);
         let Some(ask) = ask else {
             return self.told(state, id, decision.answer);
         };
@@ -210,15 +212,15 @@ impl Quorum {
         proposer.tries = Tries::default();
         let run = run(id, proposer);
         let ahead = proposer.ahead.take();
-        let ahead = ahead.filter(|(_, epoch, _)| *epoch == proposer.epoch);
-        let Some((ballot, epoch, value)) = ahead else {
+        let ahead = ahead.filter(|(promise, _)| promise.epoch == proposer.epoch);
+        let Some((promise, value)) = ahead else {
             return self.prepare(state, id, false);
         };
         let found = Found::own(value, std::time::Duration::ZERO);
         let decision = self.decide(Verb::Complete, run, &found);
         let decision = decision.expect("a value of ours can be read");
         match decision.value {
-            Some(_) => self.write(state, id, (ballot, epoch), &found, decision),
+            Some(_) => self.write(state, id, promise, &found, decision),
             None => self.prepare(state, id, false),
         }
     }
@@ -226,12 +228,13 @@ impl Quorum {
 
 impl Proposer {
     /// The ballot of its last question, and its epoch.
-    fn promise(&self) -> (Ballot, u64) {
-        match self.sent.last() {
+    fn promise(&self) -> Promise {
+        let (ballot, epoch) = match self.sent.last() {
             Some(Question::Prepare(Prepare { ballot, epoch, .. }))
             | Some(Question::Accept(Accept { ballot, epoch, .. })) => (*ballot, *epoch),
             None => (Ballot::end_of(0), EPOCH_FIRST),
-        }
+        };
+        Promise { ballot, epoch }
     }
 }
 

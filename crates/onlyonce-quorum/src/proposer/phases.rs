@@ -46,9 +46,8 @@ impl Proposer {
         tries: &mut Tries<T>,
     ) -> Result<Ended<T>, StoreError> {
         let entropy = &*self.entropy;
-        let Promise { ballot, epoch } = promise;
-        let asked = tries.propose(key, manner, ballot, epoch, found, &decision, entropy);
-        let Some(ask) = asked else {
+        let epoch = promise.epoch;
+        let Some(ask) = tries.propose(key, manner, promise, found, &decision, entropy) else {
             return Ok(Ended::Done(decision.answer));
         };
         if !self.accept(&ask, tries).await? {

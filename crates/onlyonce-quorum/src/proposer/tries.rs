@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use onlyonce_core::Entropy;
 
-use super::{Decision, Manner};
+use super::{Decision, Manner, Promise};
 use crate::acceptor::{Accept, Accepted, Prepared};
 use crate::ballot::Ballot;
 use crate::finding::Found;
@@ -113,13 +113,13 @@ impl<T: Clone> Tries<T> {
         &mut self,
         key: &Arc<[u8]>,
         manner: Manner,
-        ballot: Ballot,
-        epoch: u64,
+        promise: Promise,
         found: &Found,
         decision: &Decision<T>,
         entropy: &dyn Entropy,
     ) -> Option<Accept> {
         let value = decision.value.clone().or_else(|| found.value.clone())?;
+        let Promise { ballot, epoch } = promise;
         let next = Ballot::after(Some(ballot), entropy);
         self.sent.push((ballot, decision.clone()));
         Some(Accept {

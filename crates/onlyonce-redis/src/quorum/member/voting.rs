@@ -43,15 +43,16 @@ impl Member {
             all.extend_from_slice(args);
             let told = self.run(step, &keys, &all).await?;
             match told.first() {
-                Some(Value::Int(STRANGER)) => match self.stranger(&told, epoch) {
-                    Fault::Behind(_) if !was_behind => {
-                        was_behind = true;
-                        let was = self.set.members.to_string();
-                        let deed = Deed::Raise { epoch, was };
-                        self.identify(&self.set.members, &deed).await?;
+                Some(Value::Int(STRANGER)) => {
+                    let fault = self.stranger(&told, epoch);
+                    if was_behind || !matches!(fault, Fault::Behind(_)) {
+                        return Err(fault);
                     }
-                    fault => return Err(fault),
-                },
+                    was_behind = true;
+                    let was = self.set.members.to_string();
+                    let deed = Deed::Raise { epoch, was };
+                    self.identify(&self.set.members, &deed).await?;
+                }
                 Some(Value::Int(LATE)) => {
                     self.heard(date(&told)?);
                     if !ServerTime::has_jumped(asked, self.clock.now()) {
