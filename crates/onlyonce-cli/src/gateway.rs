@@ -4,7 +4,8 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use onlyonce_gateway::{Config, Gateway, config};
+use onlyonce_gateway::config::ConfigError;
+use onlyonce_gateway::{Gateway, Settings};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use self::notice::Notices;
@@ -51,7 +52,7 @@ pub struct Args {
 }
 
 impl Args {
-    fn load(&self) -> Result<Config, config::ConfigError> {
+    fn load(&self) -> Result<Settings, ConfigError> {
         let flags: Vec<(&'static str, String)> = [
             ("upstream", &self.upstream),
             ("listen", &self.listen),
@@ -64,14 +65,14 @@ impl Args {
         .into_iter()
         .filter_map(|(name, value)| Some((name, value.clone()?)))
         .collect();
-        config::check(self.config.as_deref(), std::env::vars(), &flags)
+        Settings::load(self.config.as_deref(), std::env::vars(), &flags)
     }
 }
 
 /// Serves; returns the exit code.
 pub async fn run(args: &Args) -> ExitCode {
-    let config = match args.load() {
-        Ok(config) => config,
+    let settings = match args.load() {
+        Ok(settings) => settings,
         Err(error) => return failed(&error),
     };
     // Before anyone knows that it runs: without a handler, a signal would end it.
@@ -79,13 +80,13 @@ pub async fn run(args: &Args) -> ExitCode {
         Ok(signals) => signals,
         Err(error) => return failed(&error),
     };
-    onlyonce_gateway::log::start(&config.log);
-    let gateway = match Gateway::start(&config).await {
+    onlyonce_gateway::log::start(&settings);
+    let gateway = match Gateway::start(&settings).await {
         Ok(gateway) => gateway,
         Err(error) => return failed(&error),
     };
-    let mut notices = Notices::new(&config);
-    notices.started(&config, args.config.as_deref(), &gateway);
+    let mut notices = Notices::new(&settings);
+    notices.started(&settings, args.config.as_deref(), &gateway);
     supervisor::ready();
     signals.stopped(args, &gateway, &mut notices).await;
     supervisor::stopping();
@@ -124,12 +125,12 @@ impl Signals {
                 _ = self.reload.recv() => {}
             }
             supervisor::reloading();
-            let reloaded = args.load().and_then(|config| {
-                gateway.reload(&config)?;
-                Ok(config)
+            let reloaded = args.load().and_then(|settings| {
+                gateway.reload(&settings)?;
+                Ok(settings)
             });
             match reloaded {
-                Ok(config) => notices.reloaded(&config),
+                Ok(settings) => notices.reloaded(&settings),
                 Err(error) => notices.say(&format!("the old settings stay: {error}")),
             }
             supervisor::ready();
