@@ -117,9 +117,9 @@ impl Duel {
 
 fn rates(options: &Options, upstream: &Upstream, budget: Budget) -> Result<Vec<Row>, Failure> {
     let mut bare = Duel::new("pass-through / bare handler", None);
-    let mut by_nginx = Duel::new("pass-through / nginx", Some(0.8));
+    let mut by_nginx = Duel::new("pass-through / nginx", Some(0.9));
     let mut by_haproxy = Duel::new("pass-through / HAProxy", None);
-    let mut in_memory = Duel::new("new keys, memory / pass-through", Some(0.85));
+    let mut in_memory = Duel::new("new keys, memory / pass-through", Some(0.8));
     let mut on_disk = Duel::new("new keys, file / pass-through", Some(0.6));
     let mut disk_or_memory = Duel::new("new keys, file / memory", Some(0.8));
     let mut replayed = Duel::new("replays, memory / pass-through", Some(1.8));

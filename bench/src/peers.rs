@@ -7,6 +7,7 @@ mod install;
 mod measure;
 mod others;
 mod ours;
+mod quickest;
 mod who;
 
 use std::path::{Path, PathBuf};
@@ -108,6 +109,7 @@ pub(crate) fn run(options: &Options, budget: Budget) -> Result<Report, Failure> 
             }
         }
     }
+    report.rows.extend(quickest::rows(&report));
     Ok(report)
 }
 

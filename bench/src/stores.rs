@@ -42,6 +42,9 @@ pub(crate) struct Options {
     /// How many records are written and expire
     #[arg(long, default_value_t = 1_000_000)]
     churn_records: u64,
+    /// How many records of mixed lifetimes are written
+    #[arg(long, default_value_t = 200_000)]
+    mixed_records: u64,
     /// Where the file store is; everything made there is removed
     #[arg(long, default_value = "target/bench")]
     folder: PathBuf,
@@ -53,6 +56,8 @@ enum Part {
     File,
     /// Disk after records have expired
     Churn,
+    /// What is written again where some records live much shorter than others
+    Mixed,
     /// The Redis store against redis-benchmark
     Redis,
     /// Quorums of Redis servers against one, and against one with a replica that confirms
@@ -89,6 +94,7 @@ impl Options {
             seconds: 1,
             live_records: 0,
             churn_records: 0,
+            mixed_records: 0,
             folder: "target/bench".into(),
         }
     }
@@ -123,6 +129,7 @@ pub(crate) fn run(options: &Options, budget: Budget) -> Result<Report, Failure> 
         report.rows.extend(match part {
             Part::File => runtime.block_on(file::run(folder, turns))?,
             Part::Churn => runtime.block_on(sizes::churn(folder, options.churn_records))?,
+            Part::Mixed => runtime.block_on(sizes::mixed(folder, options.mixed_records))?,
             Part::Redis => redis::run(&runtime, turns)?,
             Part::Quorum => quorum::run(&runtime, turns)?,
             Part::Postgres => postgres::run(&runtime, turns)?,

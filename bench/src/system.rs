@@ -44,6 +44,13 @@ pub(crate) fn cpu_seconds(process: u32) -> f64 {
     (user + system) / rustix::param::clock_ticks_per_second() as f64
 }
 
+/// How many bytes this process has handed to writes so far.
+pub(crate) fn written_bytes() -> f64 {
+    let said = fs::read_to_string("/proc/self/io").unwrap_or_default();
+    let line = said.lines().find_map(|line| line.strip_prefix("wchar: "));
+    line.and_then(|it| it.parse().ok()).unwrap_or(0.0)
+}
+
 /// The processes that this one has started.
 pub(crate) fn children(process: u32) -> Vec<u32> {
     let children = fs::read_to_string(format!("/proc/{process}/task/{process}/children"));

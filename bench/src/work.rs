@@ -65,6 +65,7 @@ impl Caller {
             fingerprint: Fingerprint::new(Fingerprint::RECIPE, [1; 32]),
             token: Token::generate(&self.entropy),
             on_lapse: OnLapse::Rerun,
+            must_last: false,
             lease_for: LEASE,
             keep_for: DAY,
             meta: Arc::clone(&self.meta),

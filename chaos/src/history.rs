@@ -36,7 +36,7 @@ pub(crate) enum Answer {
     Done(u64),
     /// A success that no execution can have made.
     Garbled,
-    /// Nobody knows whether it happened; do not retry.
+    /// Whether it happened is unknown; do not retry.
     Unknown,
     /// Any other answer: retry with the same key.
     Refused(u16),

@@ -191,7 +191,7 @@ impl Plan {
         }
         over.store(true, Ordering::SeqCst);
         let ending = async { while working.join_next().await.is_some() {} };
-        // Whoever has no answer by then is asked for with all others.
+        // A request without an answer by then is asked for with all others.
         drop(timeout(ANSWER_MAX, ending).await);
         working.shutdown().await;
         Ok((troubles, crashes))

@@ -94,22 +94,20 @@ export class IndexedDBKeys {
 /** Keys in a file of Node, replaced as a whole. One process uses it. */
 export class FileKeys {
   #path
-  #kept
+  #reading
   #writing = Promise.resolve()
 
   constructor(path) {
     this.#path = path
   }
 
-  async #read() {
-    const { readFile } = await import('node:fs/promises')
-    try {
-      this.#kept ??= new Map(Object.entries(JSON.parse(await readFile(this.#path, 'utf8'))))
-    } catch (error) {
-      if (error.code !== 'ENOENT') throw error
-      this.#kept ??= new Map()
-    }
-    return this.#kept
+  /** One map for all callers, those that ask while the file is being read too: a key in another would never be written. */
+  #read() {
+    this.#reading ??= readKeys(this.#path).catch((error) => {
+      this.#reading = undefined
+      throw error
+    })
+    return this.#reading
   }
 
   async get(name) {
@@ -119,29 +117,49 @@ export class FileKeys {
   async put(name, value) {
     const kept = await this.#read()
     kept.set(name, value)
-    return this.#write()
+    return this.#write(kept)
   }
 
   async delete(name) {
     const kept = await this.#read()
-    if (kept.delete(name)) return this.#write()
+    if (kept.delete(name)) return this.#write(kept)
   }
 
-  #write() {
-    const writing = this.#writing.catch(() => {}).then(async () => {
-      const { open, rename } = await import('node:fs/promises')
-      const beside = `${this.#path}.new`
-      const file = await open(beside, 'w', 0o600)
-      try {
-        await file.writeFile(JSON.stringify(Object.fromEntries(this.#kept)))
-        await file.sync()
-      } finally {
-        await file.close()
-      }
-      await rename(beside, this.#path)
-    })
+  #write(kept) {
+    const writing = this.#writing.catch(() => {}).then(() => writeKeys(this.#path, kept))
     this.#writing = writing
     return writing
+  }
+}
+
+async function readKeys(path) {
+  const { readFile } = await import('node:fs/promises')
+  try {
+    return new Map(Object.entries(JSON.parse(await readFile(path, 'utf8'))))
+  } catch (error) {
+    if (error.code !== 'ENOENT') throw error
+    return new Map()
+  }
+}
+
+/** Replaces the file as a whole, also for the power that fails right after. */
+async function writeKeys(path, kept) {
+  const { open, rename } = await import('node:fs/promises')
+  const { dirname } = await import('node:path')
+  const beside = `${path}.new`
+  const file = await open(beside, 'w', 0o600)
+  try {
+    await file.writeFile(JSON.stringify(Object.fromEntries(kept)))
+    await file.sync()
+  } finally {
+    await file.close()
+  }
+  await rename(beside, path)
+  const folder = await open(dirname(path), 'r')
+  try {
+    await folder.sync()
+  } finally {
+    await folder.close()
   }
 }
 
@@ -263,10 +281,18 @@ export class Client {
   }
 }
 
-/** Runs it while no other tab of this origin does, where the browser can tell. */
+const ends = new Map()
+
+/** Runs it while no other client does: in any tab of this origin, or else in this process. */
 function alone(intention, work) {
   const locks = globalThis.navigator?.locks
-  return locks ? locks.request(`onlyonce ${intention}`, work) : work()
+  if (locks) return locks.request(`onlyonce ${intention}`, work)
+  const working = (ends.get(intention) ?? Promise.resolve()).then(work)
+  const end = working.catch(() => {}).then(() => {
+    if (ends.get(intention) === end) ends.delete(intention)
+  })
+  ends.set(intention, end)
+  return working
 }
 
 /** What an answer means for a client that may send its request again with the same key. */

@@ -38,6 +38,18 @@ function without(header, response) {
   return copy
 }
 
+/**
+ * The request once more, with its body in memory. It is of the class that the framework made (`NextRequest` has
+ * `nextUrl` and `cookies`), and has what a router has put on it (`params`).
+ */
+function again(request, init) {
+  // Next hands out a proxy, whose own `constructor` is bound and has no prototype.
+  const Kind = Object.getPrototypeOf(request).constructor
+  const inner = new (Kind.prototype instanceof Request ? Kind : Request)(request.url, init)
+  for (const name of Object.keys(request)) if (!(name in inner)) inner[name] = request[name]
+  return inner
+}
+
 /** One covered request. */
 class Serving {
   constructor(request, more, handler, stepper, exchange) {
@@ -87,7 +99,7 @@ class Serving {
     const deadline = new AbortController()
     const pairs = []
     for (let index = 0; index < headers.length; index += 2) pairs.push([headers[index], headers[index + 1]])
-    const inner = new Request(this.request.url, {
+    const inner = again(this.request, {
       method: this.request.method,
       headers: pairs,
       body: data.length > 0 ? data : undefined,

@@ -7,8 +7,12 @@ const { classed } = require('./errors')
 const { within } = require('./execution')
 const { Stepper, room, whenAbandoned } = require('./steps')
 
+/**
+ * `earlier` gives the headers that were set before this request came here, `taken` is told when it is answered here:
+ * for frameworks that keep headers and answers of their own.
+ */
 function nodeMiddleware(site, { principal } = {}) {
-  return function onlyonce(request, response, next, taken = () => {}) {
+  return function onlyonce(request, response, next, { earlier = () => response.getHeaders(), taken = () => {} } = {}) {
     let who
     try {
       who = principal?.(request)
@@ -38,7 +42,7 @@ function nodeMiddleware(site, { principal } = {}) {
       exchange.leave()
       return next(new Error('onlyonce needs the request as it was sent: use it before anything that reads the body'))
     }
-    new Serving(request, response, next, stepper, exchange, taken).serve()
+    new Serving(request, response, next, stepper, exchange, new Around(earlier()), taken).serve()
   }
 }
 
@@ -64,15 +68,16 @@ function takeOff(header, response) {
 
 /** One covered request. */
 class Serving {
-  constructor(request, response, next, stepper, exchange, taken) {
+  constructor(request, response, next, stepper, exchange, around, taken) {
     this.request = request
     this.response = response
     this.next = next
     this.stepper = stepper
     this.exchange = exchange
+    this.around = around
     this.taken = taken
     this.isHandled = false
-    this.send = new Sending(response)
+    this.send = new Sending(response, around)
   }
 
   async serve() {
@@ -114,7 +119,7 @@ class Serving {
     refill(this.request, data)
     keepOnly(this.request, headers)
     this.request.onlyonce = execution
-    const capture = new Capture(this.response, reply)
+    const capture = new Capture(this.response, reply, this.around)
     capture.stop = whenAbandoned(reply, () => capture.abandon())
     try {
       const going = within(execution, () => this.next())
@@ -189,10 +194,63 @@ function keepOnly(request, headers) {
   if (kept.get('accept-encoding') === 'identity') request.headers['accept-encoding'] = 'identity'
 }
 
+/** What describes an answer's own body: never kept from before, and always stored. */
+const OF_THE_BODY = new Set([
+  'content-disposition', 'content-encoding', 'content-language', 'content-length', 'content-location', 'content-range',
+  'content-type', 'etag', 'last-modified', 'trailer', 'transfer-encoding',
+])
+
+/**
+ * Headers that were set around the layer, such as those of CORS: they belong to this request, whoever answers it, and
+ * are no part of what is stored.
+ */
+class Around {
+  #lines = new Map()
+
+  constructor(headers) {
+    for (const [name, value] of Object.entries(headers)) {
+      if (!OF_THE_BODY.has(name.toLowerCase())) this.#lines.set(name.toLowerCase(), listed(value))
+    }
+  }
+
+  /** Takes what a handler has said, and gives the part that it has said itself. What it took back is gone. */
+  without(headers) {
+    const own = []
+    const left = new Map()
+    for (const [written, value] of Object.entries(headers)) {
+      const name = written.toLowerCase()
+      const [lines, earlier] = [listed(value), this.#lines.get(name) ?? []]
+      const begins = earlier.every((line, at) => line === lines[at])
+      const isKept = begins && (lines.length === earlier.length || ADDED.has(name))
+      if (isKept) left.set(name, earlier)
+      for (const line of isKept ? lines.slice(earlier.length) : lines) own.push([name, line])
+    }
+    this.#lines = left
+    return own
+  }
+
+  /** The earlier headers, and these: in their places, or beside them where each line stands for itself. */
+  with(headers) {
+    const said = new Map()
+    for (const [name, value] of headers) said.set(name, [...(said.get(name) ?? []), value])
+    const all = new Map(this.#lines)
+    for (const [name, lines] of said) all.set(name, ADDED.has(name) ? [...(all.get(name) ?? []), ...lines] : lines)
+    return all
+  }
+}
+
+/** Each line stands for itself. */
+const ADDED = new Set(['set-cookie', 'link'])
+
+function listed(value) {
+  return [].concat(value ?? []).map(String)
+}
+
 /** What goes to the client. */
 class Sending {
-  constructor(response) {
+  constructor(response, around) {
     this.response = response
+    this.around = around
     this.isGone = false
     response.once('close', () => {
       this.isGone = true
@@ -204,12 +262,9 @@ class Sending {
     const response = this.response
     if (this.isGone) return
     for (const name of response.getHeaderNames()) response.removeHeader(name)
-    const all = new Map()
-    for (let index = 0; index < headers.length; index += 2) {
-      const [name, value] = [headers[index], headers[index + 1]]
-      all.set(name, all.has(name) ? [].concat(all.get(name), value) : value)
-    }
-    for (const [name, value] of all) response.setHeader(name, value)
+    const pairs = []
+    for (let index = 0; index < headers.length; index += 2) pairs.push([headers[index], headers[index + 1]])
+    for (const [name, lines] of this.around.with(pairs)) response.setHeader(name, lines.length === 1 ? lines[0] : lines)
     really(response, () => response.writeHead(status))
   }
 
@@ -265,9 +320,10 @@ function swap(response, properties) {
 
 /** Takes what the application says to its client, which it does not reach. */
 class Capture {
-  constructor(response, reply) {
+  constructor(response, reply, around) {
     this.response = response
     this.reply = reply
+    this.around = around
     this.writer = undefined
     this.isOver = false
     this.stop = () => {}
@@ -305,10 +361,7 @@ class Capture {
 
   start() {
     if (this.writer || this.isOver) return
-    const headers = []
-    for (const [name, value] of Object.entries(this.response.getHeaders())) {
-      for (const one of [].concat(value)) headers.push(name, String(one))
-    }
+    const headers = this.around.without(this.response.getHeaders()).flat()
     try {
       this.writer = this.reply.start(this.response.statusCode, headers)
     } catch (error) {

@@ -73,6 +73,14 @@ export interface StepOptions {
 /** The execution that the calling function or handler is part of. */
 export function execution(): Execution
 
+export type LogLevel = 'debug' | 'info' | 'warn' | 'error'
+
+/**
+ * Calls `write` for each line of the log, of all engines of this process, from this level on; an earlier callback gets
+ * no more of them. Returns what ends that.
+ */
+export function onLog(write: (level: LogLevel, text: string) => void, level?: LogLevel): () => void
+
 export interface OpenOptions {
   /** Keeps records apart from those of other environments on the same store. */
   namespace?: string
@@ -103,8 +111,10 @@ export interface RunOptions extends FunctionOptions {
 export interface OnceOptions<A extends unknown[]> extends FunctionOptions {
   /** The key, from the arguments. */
   key: (...args: A) => string
-  /** What counts as the input, instead of all arguments. */
+  /** What counts as the input, instead of all arguments but signals. */
   input?: (...args: A) => unknown
+  /** From the arguments: what stops the waiting for this call. The function goes on, and its value is stored. */
+  signal?: (...args: A) => AbortSignal | undefined
   /** The function's own name otherwise. */
   name?: string
 }
@@ -165,8 +175,8 @@ export class Engine {
   /** A Fastify plugin. */
   fastify(options?: HttpOptions<IncomingMessage>): (fastify: { addHook: (...args: never[]) => unknown }) => Promise<void>
   /** The same for a function from `Request` to `Response`: Hono, Next. */
-  fetch<M extends unknown[]>(
-    handler: (request: Request & { onlyonce?: Execution }, ...more: M) => Response | Promise<Response>,
-    options?: HttpOptions<Request>,
-  ): (request: Request, ...more: M) => Promise<Response>
+  fetch<R extends Request = Request, M extends unknown[] = []>(
+    handler: (request: R & { onlyonce?: Execution }, ...more: M) => Response | Promise<Response>,
+    options?: HttpOptions<R>,
+  ): (request: R, ...more: M) => Promise<Response>
 }

@@ -5,6 +5,7 @@ const errors = require('./errors')
 const { calling, classed } = errors
 const { execution } = require('./execution')
 const { fetchHandler } = require('./fetch')
+const { flushLog, onLog } = require('./log')
 const { nodeMiddleware, refuse } = require('./http')
 const { ran } = require('./run')
 const { native } = require('./steps')
@@ -40,12 +41,11 @@ class Engine {
   async close(grace = DRAIN_SECONDS) {
     engines.delete(this)
     if (engines.size === 0) process.off('exit', drain)
-    const end = performance.now() + grace * 1000
-    // Handlers are JavaScript: they go on while we wait here, and not in the native part.
-    while (this.#native.inFlight() > 0 && performance.now() < end) {
-      await new Promise((resolve) => setTimeout(resolve, 10))
+    try {
+      return await calling(() => this.#native.closeLater(grace))
+    } catch (error) {
+      throw classed(error)
     }
-    return this.closeNow(EXIT_SECONDS)
   }
 
   /** @internal */
@@ -75,10 +75,11 @@ class Engine {
     if (typeof options.key !== 'function') throw new TypeError('once() needs key: a function of the arguments')
     if (!name) throw new TypeError('once() needs name for a function that has none')
     const job = calling(() => this.#native.job(name, options))
-    const input = options.input ?? ((...args) => args)
+    const input = options.input ?? ((...args) => args.filter((it) => !(it instanceof AbortSignal)))
     const called = (...args) => {
       const key = String(options.key(...args))
-      return ran((json, signal, number) => job.run(key, json, signal, number), input(...args), () => work(...args))
+      const start = (json, signal, number) => job.run(key, json, signal, number)
+      return ran(start, input(...args), () => work(...args), options.signal?.(...args))
     }
     const once = async (...args) => (await called(...args)).value
     once.ran = called
@@ -106,7 +107,7 @@ class Engine {
     const middleware = this.express(options)
     const plugin = async (fastify) => {
       fastify.addHook('onRequest', (request, reply, done) => {
-        middleware(request.raw, reply.raw, done, () => reply.hijack())
+        middleware(request.raw, reply.raw, done, { earlier: () => reply.getHeaders(), taken: () => reply.hijack() })
       })
     }
     // It protects the whole server, not a scope of its own.
@@ -130,7 +131,8 @@ function drain() {
     const left = engine.closeNow(EXIT_SECONDS)
     if (left > 0) console.error(`onlyonce: ${left} calls were still running when the process ended`)
   }
+  flushLog()
 }
 
 const { calling: _calling, classed: _classed, ...classes } = errors
-module.exports = { Engine, execution, ...classes }
+module.exports = { Engine, execution, onLog, ...classes }

@@ -8,7 +8,7 @@ const { Stepper, whenAbandoned } = require('./steps')
 /** `start` makes the native call of its input, a bell and a number; gives the value, and whether it is an earlier one. */
 async function ran(start, input, work, signal) {
   signal?.throwIfAborted()
-  const json = JSON.stringify(input ?? null)
+  const json = JSON.stringify(input ?? null, withoutSignals)
   const stepper = new Stepper()
   const run = calling(() => start(json, stepper.signal, stepper.number))
   const driven = drive(stepper, run, work)
@@ -21,6 +21,11 @@ async function ran(start, input, work, signal) {
     signal.addEventListener('abort', abort, { once: true })
   })
   return Promise.race([driven, aborted]).finally(() => signal.removeEventListener('abort', abort))
+}
+
+/** How long a caller waits is no part of what its call means. */
+function withoutSignals(_name, value) {
+  return value instanceof AbortSignal ? undefined : value
 }
 
 async function drive(stepper, run, work) {

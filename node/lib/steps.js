@@ -1,7 +1,7 @@
 // How JavaScript learns that a step can be taken: one bell for each thread of JavaScript.
 'use strict'
 
-const native = require('./onlyonce.node')
+const { native } = require('./native')
 
 const callbacks = new Map()
 let lastNumber = 0
@@ -88,4 +88,4 @@ async function room(writer) {
   }
 }
 
-module.exports = { Stepper, native, room, whenAbandoned }
+module.exports = { Stepper, bell, forget, native, register, room, whenAbandoned }

@@ -1,6 +1,6 @@
 //! The engine, and the layer with its settings.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::signal::Signal;
 
 /// An engine on a store.
 #[napi]
-pub struct Engine(Mutex<Host>);
+pub struct Engine(Arc<Host>);
 
 /// How functions are run.
 #[napi(object)]
@@ -64,9 +64,28 @@ impl Task for Opening {
 
     fn resolve(&mut self, _env: Env, opened: Self::Output) -> Result<Engine> {
         match opened {
-            Ok(host) => Ok(Engine(Mutex::new(host))),
+            Ok(host) => Ok(Engine(Arc::new(host))),
             Err(failure) => Err(told("open", whole(&failure))),
         }
+    }
+}
+
+/// Closes an engine off JavaScript's thread, on which handlers go on.
+pub struct Closing {
+    host: Arc<Host>,
+    grace: Duration,
+}
+
+impl Task for Closing {
+    type Output = usize;
+    type JsValue = u32;
+
+    fn compute(&mut self) -> Result<usize> {
+        self.host.close(self.grace).map_err(unusable)
+    }
+
+    fn resolve(&mut self, _env: Env, left: usize) -> Result<u32> {
+        Ok(u32::try_from(left).unwrap_or(u32::MAX))
     }
 }
 
@@ -99,10 +118,6 @@ fn seconds(name: &str, value: f64) -> Result<Duration> {
 
 #[napi]
 impl Engine {
-    fn host(&self) -> MutexGuard<'_, Host> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The layer with these settings.
     #[napi]
     pub fn site(&self, options: SiteOptions) -> Result<Site> {
@@ -111,7 +126,7 @@ impl Engine {
             rules: options.rules,
             route: options.route,
         };
-        let site = self.host().site(&settings).map_err(unusable)?;
+        let site = self.0.site(&settings).map_err(unusable)?;
         site.map(Site).map_err(|error| told("open", whole(&error)))
     }
 
@@ -125,27 +140,36 @@ impl Engine {
             execution_max: length("timeout", options.timeout)?,
             lease_for: length("lease", options.lease)?,
         };
-        let job = self.host().job(&name, &settings).map_err(unusable)?;
+        let job = self.0.job(&name, &settings).map_err(unusable)?;
         Ok(Job(job))
     }
 
     /// Everything it has counted, as Prometheus reads it.
     #[napi]
     pub fn metrics(&self) -> Result<String> {
-        self.host().metrics().map_err(unusable)
+        self.0.metrics().map_err(unusable)
     }
 
     /// How many calls run or wait.
     #[napi]
     pub fn in_flight(&self) -> u32 {
-        u32::try_from(self.host().in_flight()).unwrap_or(u32::MAX)
+        u32::try_from(self.0.in_flight()).unwrap_or(u32::MAX)
+    }
+
+    /// Takes no more calls, and resolves once none runs, after at most `grace` seconds; to how much was still running.
+    #[napi]
+    pub fn close_later(&self, grace: f64) -> Result<AsyncTask<Closing>> {
+        Ok(AsyncTask::new(Closing {
+            host: Arc::clone(&self.0),
+            grace: seconds("grace", grace)?,
+        }))
     }
 
     /// Blocks until nothing runs, at most `grace` seconds; how much was still running.
     #[napi]
     pub fn close(&self, grace: f64) -> Result<u32> {
         let grace = seconds("grace", grace)?;
-        let left = self.host().close(grace).map_err(unusable)?;
+        let left = self.0.close(grace).map_err(unusable)?;
         Ok(u32::try_from(left).unwrap_or(u32::MAX))
     }
 }

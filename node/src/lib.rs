@@ -5,5 +5,6 @@ pub mod engine;
 mod errors;
 pub mod exchange;
 pub mod execution;
+pub mod log;
 pub mod run;
 pub mod signal;

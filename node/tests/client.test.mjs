@@ -1,7 +1,7 @@
 // The client without native code, against a service behind the middleware.
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
-import { mkdtempSync, readFileSync } from 'node:fs'
+import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
@@ -93,6 +93,55 @@ test('the key is kept before the first request, and a process that was killed re
     assert.equal(shop.runs, 1)
     assert.deepEqual(JSON.parse(readFileSync(path, 'utf8')), {})
   }))
+
+test('every key of first sends at once is in the file, which was there before', async () => {
+  const path = join(mkdtempSync(join(tmpdir(), 'onlyonce-client-')), 'keys.json')
+  writeFileSync(path, '{"an older cart":{"key":"k","digest":"d","sent":true}}')
+  const sent = []
+  const lost = async (_url, init) => {
+    sent.push(init.headers['Idempotency-Key'])
+    throw new TypeError('the connection was lost')
+  }
+  const client = new Client({ keys: new FileKeys(path), fetch: lost, sleep: quick, attempts: 1 })
+  const carts = ['cart 1', 'cart 2', 'cart 3', 'cart 4']
+
+  await Promise.allSettled(carts.map((cart) => client.send(cart, 'http://shop/', { body })))
+  const kept = JSON.parse(readFileSync(path, 'utf8'))
+
+  assert.deepEqual(Object.keys(kept).sort(), ['an older cart', ...carts])
+  assert.deepEqual(carts.map((cart) => kept[cart].key).sort(), sent.sort())
+})
+
+test('a file of keys that could not be read is read again', async () => {
+  const path = join(mkdtempSync(join(tmpdir(), 'onlyonce-client-')), 'keys.json')
+  writeFileSync(path, '{"cart 1"')
+  const keys = new FileKeys(path)
+
+  await assert.rejects(keys.get('cart 1'), SyntaxError)
+  writeFileSync(path, '{"cart 1":"its key"}')
+
+  assert.equal(await keys.get('cart 1'), 'its key')
+})
+
+test('two clients of one process have one key for one intention', async () => {
+  const keys = new MemoryKeys()
+  const get = keys.get.bind(keys)
+  keys.get = async (name) => {
+    const found = await get(name)
+    await new Promise((resolve) => setTimeout(resolve, 20))
+    return found
+  }
+  const sent = []
+  const lost = async (_url, init) => {
+    sent.push(init.headers['Idempotency-Key'])
+    throw new TypeError('the connection was lost')
+  }
+  const asked = [1, 2].map(() => new Client({ keys, fetch: lost, attempts: 1 }).send('cart 7', 'http://shop/', { body }))
+
+  await Promise.allSettled(asked)
+
+  assert.deepEqual([sent.length, new Set(sent).size], [2, 1])
+})
 
 test('IndexedDB keeps keys over a reload of the page', () =>
   served({}, async (url, shop) => {

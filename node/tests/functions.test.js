@@ -171,6 +171,69 @@ test('a caller that aborts does not stop the function', () =>
     await assert.rejects(engine.run('l', slow, { signal: AbortSignal.abort(reason) }), reason)
   }))
 
+test('a signal among the arguments ends the waiting, and is no part of the input', () =>
+  withEngine(async (engine) => {
+    const given = []
+    const options = { key: (order) => order, name: 'charge', signal: (_order, { signal } = {}) => signal }
+    const charge = engine.once(options, async (order, { signal } = {}) => {
+      given.push(signal)
+      await sleep(100)
+      return order
+    })
+    const reason = new Error('no patience')
+    const abort = new AbortController()
+    const call = charge('a', { signal: abort.signal })
+    await sleep(10)
+    abort.abort(reason)
+
+    await assert.rejects(call, reason)
+    assert.deepEqual(await charge.ran('a', { signal: AbortSignal.timeout(5000) }), { value: 'a', replayed: true })
+    await assert.rejects(charge('b', { signal: AbortSignal.abort(reason) }), reason)
+    assert.deepEqual(given, [abort.signal])
+
+    const last = engine.once({ key: (order) => order, name: 'last', signal: (_order, signal) => signal }, async (order) => order)
+    assert.equal((await last.ran('a', AbortSignal.timeout(5000))).replayed, false)
+    assert.equal((await last.ran('a')).replayed, true)
+  }))
+
+test('an engine that closes takes no more calls and waits for those that run', async () => {
+  const engine = await Engine.open('memory:')
+  const running = engine.run('k', async () => {
+    await sleep(200)
+    return 'value'
+  })
+  await sleep(20)
+  const closing = engine.close(5)
+  await sleep(20)
+
+  await assert.rejects(engine.run('l', () => 1), (error) => {
+    return error instanceof onlyonce.Unavailable && error.reason === 'shutting-down'
+  })
+  assert.deepEqual(await running, { value: 'value', replayed: false })
+  assert.equal(await closing, 0)
+  assert.equal(await engine.close(), 0)
+})
+
+test('what an engine has to say goes to the application, from a level on and until it is told to stop', async () => {
+  const said = []
+  const stop = onlyonce.onLog((level, text) => said.push([level, text]), 'debug')
+  await withEngine(async (engine) => {
+    for (let i = 0; i < 2; i++) await engine.run('a-secret-key-of-some-length', () => 1)
+    await sleep(50)
+  })
+  const levels = new Set(said.map(([level]) => level))
+
+  assert.ok(said.length > 0 && levels.has('info'), JSON.stringify(said))
+  assert.ok(said.every(([, text]) => !text.includes('a-secret-key-of-some-length')))
+  stop()
+  const before = said.length
+  await withEngine((engine) => engine.run('another-key', () => 1))
+  await sleep(50)
+  assert.equal(said.length, before)
+  assert.throws(() => onlyonce.onLog(() => {}, 'loud'), /one of debug, info, warn and error/)
+  assert.throws(() => onlyonce.onLog('console'), TypeError)
+})
+
 test('a function past its deadline is told so and its outcome is unknown', () =>
   withEngine(async (engine) => {
     let told

@@ -7,6 +7,7 @@ const net = require('node:net')
 const { test } = require('node:test')
 const { setTimeout: sleep } = require('node:timers/promises')
 const express = require('express')
+const fastify = require('fastify')
 const { Engine } = require('onlyonce')
 
 const KEY = { 'idempotency-key': '7c9e6679-7425-40de-944b-e07fc1f90ae7' }
@@ -218,6 +219,73 @@ test('an answer that is to be marked is not asked for compressed', async () => {
   }
 })
 
+/** A service whose first hooks allow a web page, count requests and set a cookie, before the middleware. */
+const withHeaders = {
+  async express(engine) {
+    const app = express()
+    let requests = 0
+    app.use((request, response, next) => {
+      response.set({ 'access-control-allow-origin': request.headers.origin, 'x-request': ++requests, 'x-draft': 'yes' })
+      response.append('set-cookie', 'visit=1')
+      next()
+    })
+    app.use(engine.express())
+    app.use(express.json())
+    app.post('/charges', (request, response) => {
+      response.removeHeader('x-draft')
+      response.append('set-cookie', 'order=1').status(201).json(request.body)
+    })
+    return http.createServer(app)
+  },
+
+  async fastify(engine) {
+    const app = fastify()
+    let requests = 0
+    app.addHook('onRequest', async (request, reply) => {
+      reply.headers({ 'access-control-allow-origin': request.headers.origin, 'x-request': ++requests, 'x-draft': 'yes' })
+      reply.header('set-cookie', 'visit=1')
+    })
+    app.register(engine.fastify())
+    app.post('/charges', (request, reply) => {
+      reply.removeHeader('x-draft')
+      reply.header('set-cookie', 'order=1').code(201).send(request.body)
+    })
+    await app.ready()
+    return app.server
+  },
+}
+
+for (const framework of Object.keys(withHeaders)) {
+  test(`${framework}: headers that were set before the middleware are of each request, and are not stored`, async () => {
+    const engine = await Engine.open('memory:')
+    const server = (await withHeaders[framework](engine)).listen(0, '127.0.0.1')
+    await new Promise((resolve) => server.once('listening', resolve))
+    const asked = async (origin, cents) => {
+      const response = await fetch(`http://127.0.0.1:${server.address().port}/charges`, {
+        method: 'POST',
+        headers: { ...KEY, origin, 'content-type': 'application/json' },
+        body: JSON.stringify({ cents }),
+      })
+      const header = (name) => response.headers.get(name)
+      const said = ['access-control-allow-origin', 'x-request', 'x-draft', 'idempotent-replayed'].map(header)
+      return [response.status, ...said, response.headers.getSetCookie()]
+    }
+
+    const first = await asked('https://a.example', 5)
+    const again = await asked('https://b.example', 5)
+    const refused = await asked('https://c.example', 6)
+    server.closeAllConnections()
+    server.close()
+    await engine.close()
+
+    const cookies = ['visit=1', 'order=1']
+    assert.deepEqual(first, [201, 'https://a.example', '1', null, null, cookies])
+    assert.deepEqual(again.slice(0, 3), [201, 'https://b.example', '2'])
+    assert.equal(again[4], 'true')
+    assert.deepEqual(refused, [422, 'https://c.example', '3', 'yes', null, ['visit=1']])
+  })
+}
+
 test('callers are told apart by who they are', () =>
   served({ principal: (request) => request.headers['x-user'] }, async ({ post }) => {
     const runs = []
@@ -244,6 +312,31 @@ test('a function from Request to Response answers each key once', async () => {
   assert.deepEqual(await again.json(), { run: 1, text: 'abc', attempt: 1 })
   assert.equal(again.headers.get('idempotent-replayed'), 'true')
   assert.equal((await call('/other')).status, 422)
+  await engine.close()
+})
+
+test('a handler gets the class of request that its framework made, with what a router put on it', async () => {
+  class Asked extends Request {
+    get cookies() {
+      return this.headers.get('cookie')
+    }
+  }
+  const engine = await Engine.open('memory:')
+  const seen = []
+  const handler = engine.fetch(async (request) => {
+    seen.push([request instanceof Asked, request.cookies, request.params?.order, await request.text()])
+    return new Response('fine')
+  })
+  const asked = new Asked('http://shop/orders/7', { method: 'POST', headers: { ...KEY, cookie: 'a=1' }, body: 'abc' })
+  asked.params = { order: '7' }
+  const bound = (target, name) => {
+    const value = Reflect.get(target, name, target)
+    return typeof value === 'function' ? value.bind(target) : value
+  }
+
+  await handler(new Proxy(asked, { get: bound }))
+
+  assert.deepEqual(seen, [[true, 'a=1', '7', 'abc']])
   await engine.close()
 })
 

@@ -8,6 +8,7 @@ import inspect
 import json
 import logging
 import os
+import sys
 import threading
 from typing import Any, Awaitable, Callable, Generic, Optional, TypeVar, Union
 
@@ -186,6 +187,7 @@ class _Lifetime:
         self._queue: Optional[_native.LogQueue] = None
         self._thread: Optional[threading.Thread] = None
         self._process = 0
+        self._finalized_in = 0
 
     def start_log(self) -> None:
         with self._lock:
@@ -199,6 +201,17 @@ class _Lifetime:
     def opened(self, engine: Engine) -> None:
         with self._lock:
             self._engines.add(engine)
+            if self._finalized_in != os.getpid():
+                self._finalized_in = os.getpid()
+                self._end_with_multiprocessing()
+
+    def _end_with_multiprocessing(self) -> None:
+        """A child of `multiprocessing` ends by `os._exit`, after finalizers of its own instead of `atexit`."""
+        process = sys.modules.get("multiprocessing.process")
+        if process is not None and process.parent_process() is not None:
+            from multiprocessing.util import Finalize
+
+            Finalize(None, self.end, exitpriority=10)
 
     def closed(self, engine: Engine) -> None:
         with self._lock:

@@ -26,6 +26,7 @@ class SendFailed(OnlyonceError):
     detail: str
     attempts: int
     retryable: bool
+    may_have_run: bool
     retry_after: Optional[float]
     answer: Optional[tuple[int, list[tuple[str, str]], bytes, bool, int, bool]]
 

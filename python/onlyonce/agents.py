@@ -11,11 +11,13 @@ import base64
 import dataclasses
 import hashlib
 import json
+import secrets
 from typing import TYPE_CHECKING, Any, Awaitable, Callable, NamedTuple, Optional, Union
 from urllib.parse import quote
 
 from . import _native
 from ._engine import Engine, _Call
+from ._execution import execution
 
 if TYPE_CHECKING:
     from agents import FunctionTool
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 __all__ = ["LangGraph", "ToolCall", "by_arguments", "by_call", "fastmcp", "openai_agents", "pydantic_ai"]
 
 _KEY_LENGTH_MAX = 200
+# What a stored result has in the place of its tool call's id.
+_THIS_CALL = "onlyonce/this-call"
 
 
 class ToolCall(NamedTuple):
@@ -66,8 +70,10 @@ class LangGraph:
     """
 
     def __init__(self, engine: Engine, *, key: Key = by_call, run: Optional[str] = None, **settings: Any) -> None:
-        self._tools = _Tools(engine, key, settings, _dump_message, _load_message)
+        self._tools = _Tools(engine, key, settings, _dump_message, _load_message, _langgraph_pauses)
         self._run = run
+        # A tool that failed may have taken effect: then its error is what every repetition gets.
+        self._keeps_errors = bool(settings.get("hold", False))
 
     @property
     def wrappers(self) -> dict[str, Any]:
@@ -77,16 +83,28 @@ class LangGraph:
     def wrap_tool_call(self, request: ToolCallRequest, execute: Callable[[ToolCallRequest], Any]) -> Any:
         """Runs the tool call, or gives what its first execution gave."""
         call = self._call(request)
-        result = self._tools.run(call, lambda: execute(request), lambda text: _tool_error(call, text))
-        return _for_call(result, call.id)
+
+        def work() -> Any:
+            return self._result(execute(request), call)
+
+        return _for_call(self._tools.run(call, work, lambda text: _tool_error(call, text)), call)
 
     async def awrap_tool_call(
         self, request: ToolCallRequest, execute: Callable[[ToolCallRequest], Awaitable[Any]]
     ) -> Any:
         """The same for a graph that is awaited."""
         call = self._call(request)
-        result = await self._tools.arun(call, lambda: execute(request), lambda text: _tool_error(call, text))
-        return _for_call(result, call.id)
+
+        async def work() -> Any:
+            return self._result(await execute(request), call)
+
+        return _for_call(await self._tools.arun(call, work, lambda text: _tool_error(call, text)), call)
+
+    def _result(self, result: Any, call: ToolCall) -> Any:
+        """As it is stored. `handle_tool_errors` makes messages of failures, which are still not stored."""
+        if not self._keeps_errors and _is_error(result):
+            execution().do_not_store()
+        return _renamed(result, call.id, _THIS_CALL)
 
     def _call(self, request: ToolCallRequest) -> ToolCall:
         run = self._run
@@ -132,12 +150,13 @@ def pydantic_ai(
 ) -> WrapperToolset[Any]:
     """A toolset of pydantic-ai whose tools run once: `toolsets=[pydantic_ai(engine, toolset, run="order-7")]`.
 
-    Values come back as JSON gives them. `ModelRetry` and other exceptions are not stored.
+    Values come back as JSON gives them. `ModelRetry` and other exceptions are not stored. A call that needs
+    approval, or is deferred, has not run: it runs when it is resumed.
     """
     from pydantic_ai.toolsets import WrapperToolset
     from pydantic_ai.toolsets.abstract import ToolsetTool
 
-    tools = _Tools(engine, key, settings, _dump_return, _load_return)
+    tools = _Tools(engine, key, settings, _dump_return, _load_return, _pydantic_pauses)
 
     class OnceToolset(WrapperToolset[Any]):
         async def call_tool(
@@ -193,6 +212,7 @@ class _Tools:
         settings: dict[str, Any],
         dump: Callable[[Any], str],
         load: Callable[[str], Any],
+        pauses: Callable[[], tuple[type[BaseException], ...]] = tuple,
     ) -> None:
         unknown = set(settings) - {"hold", "keep_for", "timeout", "lease"}
         if unknown:
@@ -202,18 +222,45 @@ class _Tools:
         self._settings = settings
         self._dump = dump
         self._load = load
+        self._pauses = pauses
 
     def run(self, call: ToolCall, work: Callable[[], Any], refused: Callable[[str], Any]) -> Any:
-        try:
-            return self._job(call).run(self._key(call), call.arguments, work).value
-        except _native.Refused as error:
-            return refused(_in_words(call, error))
+        paused: list[BaseException] = []
+
+        def attempt() -> Any:
+            try:
+                return work()
+            except self._pauses() as pause:
+                return _pause(pause, paused)
+
+        while True:
+            try:
+                value = self._job(call).run(self._key(call), call.arguments, attempt).value
+            except _native.Refused as error:
+                return refused(_in_words(call, error))
+            if paused:
+                raise paused[0]
+            if value is not _PAUSED:
+                return value
 
     async def arun(self, call: ToolCall, work: Callable[[], Awaitable[Any]], refused: Callable[[str], Any]) -> Any:
-        try:
-            return (await self._job(call).arun(self._key(call), call.arguments, work)).value
-        except _native.Refused as error:
-            return refused(_in_words(call, error))
+        paused: list[BaseException] = []
+
+        async def attempt() -> Any:
+            try:
+                return await work()
+            except self._pauses() as pause:
+                return _pause(pause, paused)
+
+        while True:
+            try:
+                value = (await self._job(call).arun(self._key(call), call.arguments, attempt)).value
+            except _native.Refused as error:
+                return refused(_in_words(call, error))
+            if paused:
+                raise paused[0]
+            if value is not _PAUSED:
+                return value
 
     def _job(self, call: ToolCall) -> _Call:
         given = self._settings
@@ -224,7 +271,38 @@ class _Tools:
             given.get("timeout"),
             given.get("lease"),
         )
-        return _Call(job, self._dump, self._load)
+        return _Call(job, self._written, self._read)
+
+    def _written(self, value: Any) -> str:
+        return _PAUSED_JSON if value is _PAUSED else self._dump(value)
+
+    def _read(self, text: str) -> Any:
+        return _PAUSED if text == _PAUSED_JSON else self._load(text)
+
+
+# In the place of a value where a tool call was put off: a duplicate that waited for it in this process sees it too, and
+# tries for itself. It is never stored, so that another process never sees it.
+_PAUSED = object()
+_PAUSED_JSON = json.dumps(f"onlyonce/paused {secrets.token_hex(16)}")
+
+
+def _pause(pause: BaseException, paused: list[BaseException]) -> Any:
+    """Puts a call off until a person has approved it or a result is there: it has not run, and its key stays free."""
+    execution().do_not_store()
+    paused.append(pause)
+    return _PAUSED
+
+
+def _langgraph_pauses() -> tuple[type[BaseException], ...]:
+    from langgraph.errors import GraphBubbleUp
+
+    return (GraphBubbleUp,)
+
+
+def _pydantic_pauses() -> tuple[type[BaseException], ...]:
+    from pydantic_ai.exceptions import ApprovalRequired, CallDeferred
+
+    return (ApprovalRequired, CallDeferred)
 
 
 def _in_words(call: ToolCall, error: _native.Refused) -> str:
@@ -342,10 +420,39 @@ def _tool_error(call: ToolCall, text: str) -> Any:
     return ToolMessage(content=text, name=call.tool, tool_call_id=call.id or "", status="error")
 
 
-def _for_call(result: Any, call_id: Optional[str]) -> Any:
-    """A replayed message answers the call that asks, also where its key is not the call's id."""
+def _is_error(result: Any) -> bool:
     from langchain_core.messages import ToolMessage
 
-    if isinstance(result, ToolMessage) and call_id:
-        return result.model_copy(update={"tool_call_id": call_id})
-    return result
+    return isinstance(result, ToolMessage) and result.status == "error"
+
+
+def _for_call(result: Any, call: ToolCall) -> Any:
+    """A replayed result answers the call that asks, also where its key is not the call's id."""
+    from langchain_core.messages import ToolMessage
+
+    if isinstance(result, ToolMessage) and call.id:
+        # Whichever id it was stored with.
+        return result.model_copy(update={"tool_call_id": call.id})
+    return _renamed(result, _THIS_CALL, call.id)
+
+
+def _renamed(value: Any, old: Optional[str], new: Optional[str]) -> Any:
+    """The same with another id of its tool call, also in the messages of a `Command`, wherever it goes."""
+    from langchain_core.messages import ToolMessage
+    from langgraph.types import Command, Send
+
+    if not old or not new:
+        return value
+    if isinstance(value, ToolMessage):
+        return value.model_copy(update={"tool_call_id": new}) if value.tool_call_id == old else value
+    if isinstance(value, Command):
+        return dataclasses.replace(
+            value, update=_renamed(value.update, old, new), goto=_renamed(value.goto, old, new)
+        )
+    if isinstance(value, Send):
+        return Send(value.node, _renamed(value.arg, old, new))
+    if isinstance(value, dict):
+        return {name: _renamed(one, old, new) for name, one in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(_renamed(one, old, new) for one in value)
+    return value

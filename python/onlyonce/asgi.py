@@ -128,6 +128,8 @@ class _Request:
         """Starts the handler in a task of its own: it goes on if this request's client goes away."""
         scope = dict(self._scope)
         scope["headers"] = headers
+        if "extensions" in scope:
+            scope["extensions"] = _extensions(scope["extensions"])
         scope["onlyonce"] = Execution(execution) if execution is not None else None
         self._handler = _Handler(self._app, scope, body, reply, execution)
         task = self._stepper.watch.spawn(self._handler.run())
@@ -200,6 +202,8 @@ class _Handler:
                 self._over.set()
             else:
                 await _room(self._writer)
+        else:
+            raise RuntimeError(f"a response that is stored cannot have {message['type']}")
 
 
 async def _room(writer: _native.Writer) -> None:
@@ -215,6 +219,11 @@ async def _room(writer: _native.Writer) -> None:
         await stepper.step(poll)
     finally:
         stepper.close()
+
+
+def _extensions(offered: Any) -> dict[str, Any]:
+    """Without the server's other ways to send a response: what is stored passes through here, as bytes."""
+    return {name: about for name, about in (offered or {}).items() if not name.startswith("http.response.")}
 
 
 def _target(scope: Scope) -> bytes:

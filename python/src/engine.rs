@@ -1,6 +1,5 @@
 //! The engine, and the layer with its settings.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use http::request::Parts;
@@ -16,15 +15,9 @@ use crate::exchange::Exchange;
 use crate::run::Job;
 use crate::signal::Signal;
 
-/// An engine on a store.
+/// An engine on a store. No lock of ours is around it: a thread that waited for one would hold the interpreter's.
 #[pyclass(frozen)]
-pub(crate) struct Engine(Mutex<Host>);
-
-impl Engine {
-    fn host(&self) -> MutexGuard<'_, Host> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+pub(crate) struct Engine(Host);
 
 #[pymethods]
 impl Engine {
@@ -40,12 +33,11 @@ impl Engine {
             instance,
         };
         let host = py.detach(|| Host::open(url, &settings));
-        host.map(|host| Self(Mutex::new(host)))
-            .map_err(|failure| errors::opening(&failure))
+        host.map(Self).map_err(|failure| errors::opening(&failure))
     }
 
     fn check(&self) -> PyResult<()> {
-        self.host().check().map_err(errors::unusable)
+        self.0.check().map_err(errors::unusable)
     }
 
     fn site(
@@ -59,7 +51,7 @@ impl Engine {
             rules,
             route,
         };
-        let site = self.host().site(&settings).map_err(errors::unusable)?;
+        let site = self.0.site(&settings).map_err(errors::unusable)?;
         site.map(Site).map_err(|error| errors::setting(&error))
     }
 
@@ -77,24 +69,22 @@ impl Engine {
             execution_max: timeout.map(|it| seconds("timeout", it)).transpose()?,
             lease_for: lease.map(|it| seconds("lease", it)).transpose()?,
         };
-        let job = self.host().job(name, &settings).map_err(errors::unusable)?;
+        let job = self.0.job(name, &settings).map_err(errors::unusable)?;
         Ok(Job(job))
     }
 
     fn metrics(&self, py: Python<'_>) -> PyResult<String> {
-        py.detach(|| self.host().metrics())
-            .map_err(errors::unusable)
+        py.detach(|| self.0.metrics()).map_err(errors::unusable)
     }
 
     fn in_flight(&self) -> usize {
-        self.host().in_flight()
+        self.0.in_flight()
     }
 
     /// Waits for what runs, at most `grace` seconds; returns how much was still running.
     fn close(&self, py: Python<'_>, grace: f64) -> PyResult<usize> {
         let grace = seconds("grace", grace)?;
-        py.detach(|| self.host().close(grace))
-            .map_err(errors::unusable)
+        py.detach(|| self.0.close(grace)).map_err(errors::unusable)
     }
 }
 

@@ -82,7 +82,7 @@ create_exception!(
     onlyonce,
     SendFailed,
     OnlyonceError,
-    "A request is not done. `cause`, `detail`, `attempts`, `retryable`, `retry_after` and `answer` say more."
+    "A request is not done. `cause`, `detail`, `attempts`, `retryable`, `may_have_run`, `retry_after` and `answer` say more."
 );
 create_exception!(
     onlyonce,
@@ -218,6 +218,7 @@ pub(crate) fn sending(
     value.setattr("detail", &failure.detail)?;
     value.setattr("attempts", failure.attempts)?;
     value.setattr("retryable", failure.cause.is_retryable())?;
+    value.setattr("may_have_run", failure.may_have_run())?;
     let retry_after = failure.retry_after.map(|after| after.as_secs_f64());
     value.setattr("retry_after", retry_after)?;
     value.setattr("answer", answer)?;

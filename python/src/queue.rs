@@ -1,7 +1,6 @@
 //! The durable queue, as Python sees it.
 
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use onlyonce_bridge::{Credentials, Outbox};
 use onlyonce_client::{
@@ -19,13 +18,9 @@ use crate::pending::{Made, Pending, Wake};
 
 /// A durable queue of requests.
 #[pyclass(frozen)]
-pub(crate) struct Queue(Mutex<Outbox>);
+pub(crate) struct Queue(Outbox);
 
 impl Queue {
-    fn lock(&self) -> MutexGuard<'_, Outbox> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Does something with the queue, and makes a value for Python of what comes of it.
     fn ask<T, F, M>(
         &self,
@@ -38,7 +33,7 @@ impl Queue {
         F: Future<Output = Result<T, QueueError>> + Send + 'static,
         M: for<'py> FnOnce(Python<'py>, T) -> PyResult<Bound<'py, PyAny>> + Send + 'static,
     {
-        let asked = self.lock().ask(|queue| async move {
+        let asked = self.0.ask(|queue| async move {
             let done = work(queue).await;
             let made: Made = Box::new(move |py| match done {
                 Ok(value) => make(py, value),
@@ -73,9 +68,7 @@ impl Queue {
             ..QueueOptions::default()
         };
         let opened = py.detach(|| Outbox::open(&folder, &client.0, options));
-        opened
-            .map(|outbox| Self(Mutex::new(outbox)))
-            .map_err(errors::outbox)
+        opened.map(Self).map_err(errors::outbox)
     }
 
     /// Gives `(id, is_new)` once it is on disk.
@@ -134,7 +127,7 @@ impl Queue {
 
     /// Sends in the background from now on.
     fn start(&self) -> PyResult<()> {
-        self.lock().start().map_err(errors::unusable)
+        self.0.start().map_err(errors::unusable)
     }
 
     /// Sends what waits until nothing does.
@@ -211,7 +204,7 @@ impl Queue {
 
     /// Stops sending and gives the folder up.
     fn close(&self, py: Python<'_>) {
-        py.detach(|| self.lock().close());
+        py.detach(|| self.0.close());
     }
 }
 

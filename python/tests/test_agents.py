@@ -148,6 +148,134 @@ def test_a_graph_without_a_thread_is_told_what_it_needs(engine):
         graph.invoke({"messages": [("user", "charge")]})
 
 
+def paused_graph(engine, tool, **settings):
+    """A graph whose tool has two ids of one call, one after the other."""
+    from langchain_core.messages import AIMessage
+    from langgraph.checkpoint.memory import InMemorySaver
+    from langgraph.graph import END, START, MessagesState, StateGraph
+    from langgraph.prebuilt import ToolNode
+
+    ids, handled = itertools.count(1), settings.pop("handle_tool_errors", False)
+
+    def model(state):
+        call = {"name": tool.name, "args": {"cents": 500}, "id": f"call-{next(ids)}"}
+        return {"messages": [AIMessage(content="", tool_calls=[call])]}
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("model", model)
+    wrappers = agents.LangGraph(engine, **settings).wrappers
+    graph.add_node("tools", ToolNode([tool], handle_tool_errors=handled, **wrappers))
+    graph.add_edge(START, "model")
+    graph.add_edge("model", "tools")
+    graph.add_edge("tools", END)
+    return graph.compile(checkpointer=InMemorySaver())
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("hold", [False, True])
+def test_a_langgraph_tool_runs_once_a_person_has_approved_it(engine, hold, is_async):
+    from langchain_core.tools import tool
+    from langgraph.types import Command, interrupt
+
+    ledger = Ledger()
+
+    @tool
+    def charge(cents: int) -> str:
+        """Charges a card."""
+        return ledger.charge(cents) if interrupt("charge?") == "yes" else "no"
+
+    graph = paused_graph(engine, charge, hold=hold)
+    config = {"configurable": {"thread_id": f"approved-{hold}-{is_async}"}}
+
+    def invoke(given):
+        return asyncio.run(graph.ainvoke(given, config)) if is_async else graph.invoke(given, config)
+
+    asked = invoke({"messages": [("user", "charge")]})
+    approved = invoke(Command(resume="yes"))
+
+    assert [it.value for it in asked["__interrupt__"]] == ["charge?"]
+    assert ledger.charges == [500]
+    assert approved["messages"][-1].content == "charge 1 of 500"
+
+
+def test_a_duplicate_of_a_call_that_waits_for_approval_waits_for_it_too(engine):
+    from langchain_core.tools import tool
+    from langgraph.types import Command, interrupt
+
+    ledger, asks = Ledger(), []
+
+    @tool
+    def charge(cents: int) -> str:
+        """Charges a card."""
+        asks.append(cents)
+        threading.Event().wait(0.2)
+        return ledger.charge(cents) if interrupt("charge?") == "yes" else "no"
+
+    graph = paused_graph(engine, charge, hold=True)
+    config = {"configurable": {"thread_id": "approved-twice"}}
+    for _ in graph.stream({"messages": [("user", "charge")]}, config, interrupt_before=["tools"]):
+        pass
+    answers = []
+    threads = [threading.Thread(target=lambda: answers.append(graph.invoke(None, config))) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert len(answers) == 2 and all("__interrupt__" in answer for answer in answers)
+    assert (len(asks), ledger.charges) == (2, [])
+    assert graph.invoke(Command(resume="yes"), config)["messages"][-1].content == "charge 1 of 500"
+    assert ledger.charges == [500]
+
+
+@pytest.mark.parametrize("hold", [False, True])
+def test_an_error_that_langgraph_made_a_message_of_is_stored_only_where_calls_are_held(engine, hold):
+    from langchain_core.tools import tool
+
+    tries = []
+
+    @tool
+    def charge(cents: int) -> str:
+        """Charges a card."""
+        tries.append(cents)
+        if len(tries) == 1:
+            raise ConnectionError("the bank is away")
+        return "charged"
+
+    graph = paused_graph(engine, charge, hold=hold, handle_tool_errors=True, key=agents.by_arguments)
+    config = {"configurable": {"thread_id": f"handled-{hold}"}}
+    asked = {"messages": [("user", "charge")]}
+    first, again = (graph.invoke(asked, config)["messages"][-1] for _ in range(2))
+
+    assert (first.status, again.status) == ("error", "error" if hold else "success")
+    assert len(tries) == (1 if hold else 2)
+    assert (first.tool_call_id, again.tool_call_id) == ("call-1", "call-2")
+
+
+def test_a_command_that_is_replayed_answers_the_call_that_asks(engine):
+    from typing import Annotated
+
+    from langchain_core.messages import ToolMessage
+    from langchain_core.tools import InjectedToolCallId, tool
+    from langgraph.types import Command
+
+    ledger = Ledger()
+
+    @tool
+    def charge(cents: int, tool_call_id: Annotated[str, InjectedToolCallId]) -> Command:
+        """Charges a card."""
+        return Command(update={"messages": [ToolMessage(ledger.charge(cents), tool_call_id=tool_call_id)]})
+
+    graph = paused_graph(engine, charge, key=agents.by_arguments)
+    config = {"configurable": {"thread_id": "command"}}
+    asked = {"messages": [("user", "charge")]}
+    first, again = (graph.invoke(asked, config)["messages"][-1] for _ in range(2))
+
+    assert ledger.charges == [500]
+    assert first.content == again.content == "charge 1 of 500"
+    assert (first.tool_call_id, again.tool_call_id) == ("call-1", "call-2")
+
+
 # OpenAI Agents SDK
 
 
@@ -256,6 +384,43 @@ def test_a_retry_with_other_arguments_is_told_about_the_difference(engine):
     assert ledger.charges == [500]
     assert first == "charge 1 of 500"
     assert "other arguments" in drifted
+
+
+@pytest.mark.parametrize("hold", [False, True])
+@pytest.mark.parametrize("pause", ["ApprovalRequired", "CallDeferred"])
+def test_a_pydantic_ai_tool_runs_once_it_is_approved_or_its_result_is_there(engine, pause, hold):
+    from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, RunContext, exceptions
+    from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
+    from pydantic_ai.models.function import FunctionModel
+    from pydantic_ai.toolsets import FunctionToolset
+
+    ledger, toolset = Ledger(), FunctionToolset()
+
+    @toolset.tool
+    async def charge(ctx: RunContext, cents: int) -> str:
+        if not ctx.tool_call_approved:
+            raise getattr(exceptions, pause)
+        return ledger.charge(cents)
+
+    def model(messages, info):
+        if len(messages) == 1:
+            return ModelResponse(parts=[ToolCallPart("charge", {"cents": 500}, "c1")])
+        return ModelResponse(parts=[TextPart(str(messages[-1].parts[0].content))])
+
+    once = agents.pydantic_ai(engine, toolset, run=f"approved-{pause}-{hold}", hold=hold)
+    agent = Agent(FunctionModel(model), toolsets=[once], output_type=[str, DeferredToolRequests])
+    asked = agent.run_sync("charge")
+    if pause == "ApprovalRequired":
+        results = DeferredToolResults(approvals={"c1": True})
+    else:
+        results = DeferredToolResults(calls={"c1": "charged by somebody else"})
+    done = agent.run_sync(message_history=asked.all_messages(), deferred_tool_results=results)
+
+    assert isinstance(asked.output, DeferredToolRequests)
+    if pause == "ApprovalRequired":
+        assert (ledger.charges, done.output) == ([500], "charge 1 of 500")
+    else:
+        assert (ledger.charges, done.output) == ([], "charged by somebody else")
 
 
 # FastMCP

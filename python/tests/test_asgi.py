@@ -5,7 +5,7 @@ import asyncio
 import httpx
 import pytest
 from fastapi import FastAPI, HTTPException, Request, Response
-from fastapi.responses import StreamingResponse
+from fastapi.responses import FileResponse, StreamingResponse
 
 import onlyonce
 from onlyonce import Engine, IdempotencyMiddleware
@@ -203,7 +203,7 @@ def test_large_bodies_are_bounded_in_both_directions(engine):
     assert app.state.runs == 1
 
 
-async def call(app, path, messages, sent, headers=()):
+async def call(app, path, messages, sent, headers=(), **more):
     """Calls an application as a server does."""
     scope = {
         "type": "http",
@@ -212,6 +212,7 @@ async def call(app, path, messages, sent, headers=()):
         "raw_path": path.encode(),
         "query_string": b"",
         "headers": [(b"host", b"shop"), (b"idempotency-key", b"a-key-of-this-call"), *headers],
+        **more,
     }
     waiting = iter(messages)
 
@@ -244,6 +245,64 @@ def test_a_response_that_breaks_off_is_not_taken_for_a_whole_one(engine):
 
     assert [it.get("body") for it in sent[1:]] == [b"start"]
     assert all(it.get("more_body", True) for it in sent)
+
+
+EXTENSIONS = {
+    "tls": {"tls_version": 0x0304},
+    "http.response.pathsend": {},
+    "http.response.zerocopysend": {},
+    "http.response.trailers": {},
+    "http.response.early_hint": {},
+    "http.response.push": {},
+    "http.response.debug": {},
+}
+
+
+def test_a_file_is_stored_also_where_the_server_could_send_it_by_its_path(engine, tmp_path):
+    file = tmp_path / "receipt.txt"
+    file.write_bytes(b"paid")
+    app = FastAPI()
+    seen = []
+
+    @app.post("/receipts")
+    async def receipt(request: Request):
+        seen.append(dict(request.scope["extensions"]))
+        return FileResponse(file)
+
+    app.add_middleware(IdempotencyMiddleware, engine=engine)
+    first, again = [], []
+
+    asyncio.run(call(app, "/receipts", [{"type": "http.request"}], first, extensions=dict(EXTENSIONS)))
+    file.write_bytes(b"changed meanwhile")
+    asyncio.run(call(app, "/receipts", [{"type": "http.request"}], again, extensions=dict(EXTENSIONS)))
+
+    for sent in (first, again):
+        assert {it["type"] for it in sent} == {"http.response.start", "http.response.body"}
+        assert b"".join(it.get("body", b"") for it in sent) == b"paid"
+    assert seen == [{"tls": {"tls_version": 0x0304}}]
+
+
+@pytest.mark.parametrize("kind", sorted(set(EXTENSIONS) - {"tls"}))
+def test_an_application_that_sends_what_cannot_be_stored_is_told(engine, kind):
+    async def app(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": kind})
+        await send({"type": "http.response.body", "body": b""})
+
+    with pytest.raises(RuntimeError, match=f"cannot have {kind}"):
+        asyncio.run(call(IdempotencyMiddleware(app, engine), "/", [{"type": "http.request"}], []))
+
+
+def test_what_is_not_covered_has_the_extensions_of_its_server(engine):
+    seen = []
+
+    async def app(scope, receive, send):
+        seen.append(scope["extensions"])
+
+    scope = {"type": "http", "method": "GET", "path": "/", "headers": [(b"host", b"shop")], "extensions": EXTENSIONS}
+    asyncio.run(IdempotencyMiddleware(app, engine)(scope, None, None))
+
+    assert seen == [EXTENSIONS]
 
 
 def test_a_slow_client_does_not_fill_memory(engine):

@@ -119,6 +119,23 @@ def test_a_service_that_is_not_there_leaves_a_failure_that_can_be_repeated():
     assert failed.value.answer is None
 
 
+def test_what_an_earlier_attempt_may_have_done_is_not_forgotten():
+    not_run = {"type": "urn:onlyonce:problem:not-run", "detail": "the operation could not be started", "retryable": True}
+    with Service(None, (503, {}, not_run), (503, {}, not_run)) as service:
+        with pytest.raises(onlyonce.SendFailed) as failed:
+            Client(attempts=3, **SOON).send("POST", service.url, key="k")
+
+        assert (failed.value.cause, failed.value.attempts, len(service.asked)) == ("not-run", 3, 3)
+        assert failed.value.may_have_run
+        assert "an earlier attempt may have taken effect" in str(failed.value)
+
+    with Service((503, {}, not_run)) as service:
+        with pytest.raises(onlyonce.SendFailed) as failed:
+            Client(attempts=1, **SOON).send("POST", service.url, key="k")
+
+        assert (failed.value.cause, failed.value.may_have_run) == ("not-run", False)
+
+
 def test_each_attempt_has_the_newest_token():
     with Service() as service:
         client = Client(headers={"Authorization": "Bearer one"}, **SOON)

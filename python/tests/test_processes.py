@@ -8,6 +8,8 @@ import textwrap
 import threading
 import time
 
+import uvloop
+
 import onlyonce
 from onlyonce import Engine
 
@@ -86,6 +88,141 @@ def test_what_runs_when_the_process_ends_is_stored(tmp_path):
 
     assert ended.returncode == 0, ended.stderr
     assert again == ("stored", True)
+
+
+def test_an_engine_that_closes_does_not_stop_the_threads_it_waits_for():
+    refused, values, started = [], [], threading.Event()
+    engine = Engine.open("memory:")
+
+    @engine.once(key="inner")
+    def inner():
+        return "ran"
+
+    def slow():
+        started.set()
+        until = time.monotonic() + 0.5
+        while time.monotonic() < until:
+            assert engine.in_flight and engine.metrics()
+            try:
+                inner()
+            except onlyonce.Unavailable as error:
+                refused.append(error.reason)
+            time.sleep(0.01)
+        return "stored"
+
+    thread = threading.Thread(target=lambda: values.append(engine.run("k", slow)))
+    thread.start()
+    started.wait()
+    began = time.monotonic()
+    closers = [threading.Thread(target=engine.close, args=(5,)) for _ in range(2)]
+    for closer in closers:
+        closer.start()
+    for closer in closers:
+        closer.join()
+    took = time.monotonic() - began
+    thread.join()
+
+    assert took < 4
+    assert values == [("stored", False)]
+    assert set(refused) == {"shutting-down"}
+
+
+def test_a_daemon_that_asks_its_engine_while_the_process_ends_is_waited_for(tmp_path):
+    store = f"file:{tmp_path}/records"
+    code = """
+        import sys, threading, time, onlyonce
+        engine = onlyonce.Engine.open(sys.argv[1])
+        started = threading.Event()
+        def slow():
+            started.set()
+            until = time.monotonic() + 0.5
+            while time.monotonic() < until:
+                engine.in_flight
+                time.sleep(0.01)
+            return "stored"
+        threading.Thread(target=engine.run, args=("k", slow), daemon=True).start()
+        started.wait()
+        """
+
+    ended = python(code, store)
+    with Engine.open(store) as engine:
+        again = engine.run("k", lambda: "ran again")
+
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert again == ("stored", True)
+
+
+def test_what_runs_when_a_process_of_multiprocessing_ends_is_stored(tmp_path):
+    store = f"file:{tmp_path}/records"
+    code = """
+        import multiprocessing, sys, threading, time
+        def work(store):
+            import onlyonce
+            engine = onlyonce.Engine.open(store)
+            started = threading.Event()
+            def slow():
+                started.set()
+                time.sleep(0.5)
+                return "stored"
+            threading.Thread(target=engine.run, args=("k", slow), daemon=True).start()
+            started.wait()
+        import onlyonce  # also where the parent has it
+        child = multiprocessing.get_context("fork").Process(target=work, args=(sys.argv[1],))
+        child.start()
+        child.join()
+        sys.exit(child.exitcode)
+        """
+
+    ended = python(code, store)
+    with Engine.open(store) as engine:
+        again = engine.run("k", lambda: "ran again")
+
+    assert ended.returncode == 0, ended.stderr
+    assert again == ("stored", True)
+
+
+def test_a_process_that_makes_an_exit_of_sigterm_loses_nothing(tmp_path):
+    store = f"file:{tmp_path}/records"
+    code = """
+        import signal, sys, threading, time, onlyonce
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+        engine = onlyonce.Engine.open(sys.argv[1])
+        def slow():
+            print("runs", flush=True)
+            time.sleep(0.5)
+            return "stored"
+        threading.Thread(target=engine.run, args=("k", slow), daemon=True).start()
+        time.sleep(60)
+        """
+    line = [sys.executable, "-c", textwrap.dedent(code), store]
+    process = subprocess.Popen(line, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "runs\n"
+    process.terminate()
+    status = process.wait(30)
+
+    with Engine.open(store) as engine:
+        again = engine.run("k", lambda: "ran again")
+
+    assert status == 0
+    assert again == ("stored", True)
+
+
+def test_an_engine_works_on_uvloop():
+    with Engine.open("memory:") as engine:
+
+        @engine.once(key="{order}")
+        async def charge(order):
+            await asyncio.sleep(0.05)
+            return order
+
+        async def both():
+            return await asyncio.gather(charge.ran("a"), charge.ran("a"), charge.ran("b"))
+
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            values = runner.run(both())
+
+    assert sorted(values) == [("a", False), ("a", True), ("b", False)]
 
 
 def test_a_loop_that_ends_under_a_call_leaves_it_released(tmp_path):

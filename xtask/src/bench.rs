@@ -30,6 +30,8 @@ pub(crate) enum Subject {
     Peers,
     /// The console of a gateway with many records: first paint, and what an open page costs
     Console,
+    /// How many operations a second the offline queue takes in and gets done
+    Queue,
     /// What steps, `reconcile` and an answer in the caller's own transaction cost, when nothing crashes
     Crash,
     /// What a key costs in Python: functions and ASGI, beside nothing and packages of others
@@ -55,6 +57,12 @@ pub(crate) fn run(subject: Subject, args: &[String]) -> Result<ExitCode, Failure
         Subject::All => exit_code(program("all", args)?),
         Subject::Peers => exit_code(program("peers", args)?),
         Subject::Console => exit_code(program("console", args)?),
+        Subject::Queue => {
+            let package = ["run", "--release", "-p", "onlyonce-client"];
+            let mut command = cargo(&[&package[..], &["--example", "queue_rate"]].concat());
+            command.arg("--").args(args);
+            exit_code(command)
+        }
         Subject::Crash => exit_code(program("crash", args)?),
         Subject::Python => overhead::run(Language::Python, args),
         Subject::Node => overhead::run(Language::Node, args),

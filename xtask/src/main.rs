@@ -18,6 +18,7 @@ mod fuzz;
 mod guarantees;
 mod guides;
 mod links;
+mod mutants;
 mod package;
 mod publish;
 mod requirements;
@@ -99,6 +100,12 @@ enum Task {
     /// The same targets run over fuzz/corpus in the ordinary tests. Exit code 1 says that something
     /// was found; it comes with the file, and how to replay it.
     Fuzz(fuzz::Asked),
+    /// Change the code that decides, a little at a time, and see that a test fails
+    ///
+    /// What survives has no test, and is printed. Builds cargo-mutants into target/tools if it is not
+    /// there. .cargo/mutants.toml lists changes that change nothing, with the reason. Exit code 1 says
+    /// that something survived.
+    Mutants(mutants::Asked),
     /// Measure the layer, the stores, the gateway and their peers, each against a reference
     ///
     /// Programs that measure, and servers, are installed if they are missing. Without a subject all
@@ -201,6 +208,7 @@ Examples:
   cargo xtask model                               every order of events within the large bounds
   cargo xtask fuzz                                every fuzz target for a minute
   cargo xtask fuzz key --replay FILE              one input again, without a fuzzer
+  cargo xtask mutants entry --minutes 30          changes to one slot's atomic steps, for half an hour
   cargo xtask bench                               everything side by side, in 15 minutes
   cargo xtask bench layer                         what the tower layer costs
   cargo xtask bench stores --only file,redis      two stores against what they are built on
@@ -234,6 +242,7 @@ fn main() -> ExitCode {
         Task::Sim { args } => cargo::sim(&args),
         Task::Model { args } => cargo::model(&args),
         Task::Fuzz(asked) => fuzz::run(&asked),
+        Task::Mutants(asked) => mutants::run(&asked),
         Task::Bench { subject, args } => bench::run(subject, &args),
         Task::Chaos { dev, args } => Suite::Chaos.run(dev, &args),
         Task::Settle { dev, args } => Suite::Settle.run(dev, &args),

@@ -1,5 +1,5 @@
-//! Programs written in Rust that only some commands need: `cargo xtask deny`, `cargo xtask book` and
-//! `cargo xtask dist`.
+//! Programs written in Rust that only some commands need: `cargo xtask deny`, `cargo xtask book`,
+//! `cargo xtask dist` and `cargo xtask mutants`.
 //!
 //! Each is built once, into target/tools, at the version named here. That takes minutes, so `ci`
 //! needs none of them.
@@ -21,6 +21,10 @@ struct Tool {
 const DENY: Tool = Tool {
     name: "cargo-deny",
     version: "0.20.2",
+};
+const MUTANTS: Tool = Tool {
+    name: "cargo-mutants",
+    version: "27.1.0",
 };
 const MDBOOK: Tool = Tool {
     name: "mdbook",
@@ -48,6 +52,17 @@ pub(crate) fn deny() -> Result<ExitCode, Failure> {
     exit_code(command)
 }
 
+/// What changes code and runs its tests, ended after `minutes`.
+pub(crate) fn mutants(minutes: u32) -> Result<Command, Failure> {
+    let program = MUTANTS.program()?;
+    let mut command = Command::new("timeout");
+    // An interrupt lets it put away its copy of the sources.
+    command.args(["--signal=INT", "--kill-after=60", &format!("{minutes}m")]);
+    command.arg(program).arg("mutants");
+    command.current_dir(root());
+    Ok(command)
+}
+
 /// Builds docs/book into target/book.
 pub(crate) fn book() -> Result<ExitCode, Failure> {
     let mut command = MDBOOK.command()?;
@@ -56,16 +71,20 @@ pub(crate) fn book() -> Result<ExitCode, Failure> {
 }
 
 impl Tool {
-    /// The program, which is built first if it is missing.
     fn command(&self) -> Result<Command, Failure> {
+        let mut command = Command::new(self.program()?);
+        command.current_dir(root());
+        Ok(command)
+    }
+
+    /// The program, which is built first if it is missing.
+    fn program(&self) -> Result<PathBuf, Failure> {
         let folder = root().join(FOLDER).join(self.version_folder());
         let program = folder.join("bin").join(self.name);
         if !program.exists() {
             self.install(&folder)?;
         }
-        let mut command = Command::new(program);
-        command.current_dir(root());
-        Ok(command)
+        Ok(program)
     }
 
     /// Another version is built beside the old one.

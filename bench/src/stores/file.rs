@@ -1,11 +1,13 @@
 //! The file store against a bare append-only log with the same group commit. Both write the same
-//! number of bytes for a claim and for a completion with a body of 1 KiB.
+//! number of bytes for a claim and for a completion with a body of 1 KiB. And the sealed file store, as it
+//! is by default, against the same store without its seal.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use onlyonce_core::Operate as _;
+use onlyonce_core::{Operate as _, OsEntropy, Store};
 use onlyonce_stores::file::FileStore;
+use onlyonce_stores::{KeyRing, Sealed};
 
 use super::bare_log::BareLog;
 use super::{Turns, clear, fresh};
@@ -41,8 +43,27 @@ pub(super) async fn run(folder: &Path, turns: Turns) -> Result<Vec<Row>, Failure
         rows.push(rounds.p50("file", &case));
         rows.push(rounds.p99("file", &case, goal(Goal::Below(2.0))));
     }
+    rows.extend(seal(folder, turns).await?);
     clear(folder);
     Ok(rows)
+}
+
+/// What the seal costs where the disk is shared by many.
+async fn seal(folder: &Path, turns: Turns) -> Result<Vec<Row>, Failure> {
+    let mut rounds = Rounds::default();
+    for _ in turns.rounds(format!("file, sealed, {PRODUCERS_GOAL} producers")) {
+        let bare = store(folder, PRODUCERS_GOAL, turns).await?;
+        let inside = Arc::new(FileStore::open(fresh(folder)?).await?);
+        let sealed = Sealed::open(inside, KeyRing::generate(&OsEntropy::new())).await?;
+        let sealed = produce(&Arc::new(sealed), PRODUCERS_GOAL, turns).await;
+        rounds.add(sealed, bare);
+    }
+    let case = format!("{PRODUCERS_GOAL} producers, sealed / unsealed");
+    Ok(vec![
+        rounds.rate("file", &case, Some(Goal::AtLeast(0.95))),
+        rounds.p50("file", &case),
+        rounds.p99("file", &case, None),
+    ])
 }
 
 async fn frames(folder: &Path) -> Result<Frames, Failure> {
@@ -82,12 +103,16 @@ async fn log(
 
 async fn store(folder: &Path, producers: usize, turns: Turns) -> Result<Sample, Failure> {
     let store = Arc::new(FileStore::open(fresh(folder)?).await?);
-    let step = |store: Arc<FileStore>, mut caller: Caller| async move {
+    Ok(produce(&store, producers, turns).await)
+}
+
+async fn produce<S: Store>(store: &Arc<S>, producers: usize, turns: Turns) -> Sample {
+    let step = |store: Arc<S>, mut caller: Caller| async move {
         let lease = granted(&*store, &caller.new_claim()).await;
         caller.lap();
         complete(&*store, &lease, &caller.answer, DAY).await;
         caller.lap();
         caller
     };
-    Ok(drive(&store, producers, turns.time, step).await)
+    drive(store, producers, turns.time, step).await
 }

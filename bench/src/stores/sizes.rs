@@ -1,4 +1,5 @@
-//! How large the file store is and how fast it opens, with millions of records.
+//! How large the file store is and how fast it opens, with millions of records; and how much it writes
+//! where some of them live much shorter than others.
 
 use std::path::Path;
 use std::process::Command;
@@ -13,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::{clear, fresh};
 use crate::failure::Failure;
 use crate::report::{Goal, Row, Unit};
-use crate::system::{disk_mb, peak_mb, resident_mb};
+use crate::system::{disk_mb, peak_mb, resident_mb, written_bytes};
 use crate::work::{DAY, fill};
 use crate::{runtime, say};
 
@@ -23,6 +24,17 @@ const CHURN_WAIT: Duration = Duration::from_secs(30);
 const DISK_MB_MAX: f64 = 300.0;
 const MEMORY_MB_MAX: f64 = 500.0;
 const OPEN_SECONDS_MAX: f64 = 2.0;
+
+/// Of records that live shorter than others beside them: how long that is, and in how many parts they come,
+/// with a pause in which they expire.
+const MIXED_KEEP: Duration = Duration::from_secs(1);
+const MIXED_PARTS: u64 = 10;
+const MIXED_PAUSE: Duration = Duration::from_millis(1500);
+const MIXED_WAIT: Duration = Duration::from_secs(5);
+/// Small enough that all of it is many segments.
+const MIXED_SEGMENT: u64 = 4 << 20;
+const WRITTEN_MAX: f64 = 2.0;
+const KEPT_MAX: f64 = 3.0;
 
 /// What a process that only opened the store says of itself.
 #[derive(Serialize, Deserialize)]
@@ -66,6 +78,70 @@ pub(super) async fn churn(folder: &Path, records: u64) -> Result<Vec<Row>, Failu
         Row::alone("file", &case, "disk at most", (peak, Unit::Megabytes), None),
         Row::alone("file", &case, "disk after", (left, Unit::Megabytes), goal),
     ])
+}
+
+/// Most records live for a second, every tenth for a day: those are in the way when the others have left,
+/// and are written again. How much more is written by that than if all of them lived for a day, when
+/// nothing is written twice; and what the disk has in the end, against what is alive.
+pub(super) async fn mixed(folder: &Path, records: u64) -> Result<Vec<Row>, Failure> {
+    let long = writes(folder, records, DAY).await?;
+    let mixed = writes(folder, records, MIXED_KEEP).await?;
+    let case = format!("{records} records, nine of ten for a second, one for a day");
+    let row = |what, ratio, bound| {
+        let goal = Some(Goal::Below(bound));
+        Row::alone("file", &case, what, (ratio, Unit::Ratio), goal)
+    };
+    clear(folder);
+    Ok(vec![
+        row(
+            "bytes written, against all for a day",
+            mixed.written / long.written,
+            WRITTEN_MAX,
+        ),
+        row(
+            "disk after, against what is alive",
+            mixed.disk_mb / mixed.alive_mb,
+            KEPT_MAX,
+        ),
+    ])
+}
+
+/// What was written for some records, and what there is of them a while later.
+struct Written {
+    written: f64,
+    disk_mb: f64,
+    alive_mb: f64,
+}
+
+/// Stores records of which every tenth is kept for a day, and the others for as long as that.
+async fn writes(folder: &Path, records: u64, others: Duration) -> Result<Written, Failure> {
+    let path = fresh(folder)?;
+    let store = Arc::new(
+        FileStore::builder(&path)
+            .segment_bytes(MIXED_SEGMENT)
+            .open()
+            .await?,
+    );
+    let before = written_bytes();
+    let tenth = records / 10;
+    for part in 0..MIXED_PARTS {
+        let (from, until) = (part * tenth / MIXED_PARTS, (part + 1) * tenth / MIXED_PARTS);
+        fill(&store, from..until, DAY, |_| {}).await;
+        let (from, until) = (tenth + 9 * from, tenth + 9 * until);
+        fill(&store, from..until, others, |_| {}).await;
+        say(&format!(
+            "file, mixed: {} of {MIXED_PARTS} written",
+            part + 1
+        ));
+        tokio::time::sleep(MIXED_PAUSE).await;
+    }
+    tokio::time::sleep(MIXED_WAIT).await;
+    let megabytes = 1e6;
+    Ok(Written {
+        written: written_bytes() - before,
+        disk_mb: disk_mb(&path),
+        alive_mb: store.stats().await?.bytes as f64 / megabytes,
+    })
 }
 
 /// Records that live: what a process takes that opens their store, and how long that is.

@@ -36,6 +36,7 @@ impl Store for Unfenced {
             fingerprint: lease.fingerprint,
             token: lease.token,
             on_lapse: OnLapse::Rerun,
+            must_last: false,
             lease_for: lease.lease_for,
             keep_for: lease.keep_for,
             meta: Arc::clone(&record.meta),

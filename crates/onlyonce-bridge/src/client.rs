@@ -4,7 +4,7 @@
 use std::fmt;
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use http::header::{HeaderName, InvalidHeaderName, InvalidHeaderValue};
@@ -242,6 +242,11 @@ impl Client {
 /// A durable queue of operations, which a client sends.
 pub struct Outbox {
     client: Client,
+    /// Held for a moment only, never while something is awaited.
+    open: Mutex<Open>,
+}
+
+struct Open {
     queue: Option<Queue>,
     delivery: Option<JoinHandle<()>>,
 }
@@ -274,8 +279,10 @@ impl Outbox {
         queue.observe(deliver::log);
         Ok(Self {
             client: client.clone(),
-            queue: Some(queue),
-            delivery: None,
+            open: Mutex::new(Open {
+                queue: Some(queue),
+                delivery: None,
+            }),
         })
     }
 
@@ -286,42 +293,55 @@ impl Outbox {
     {
         let handle = self.client.shared.threads.handle()?;
         let closed = CloseError::Closed { what: "queue" };
-        let queue = self.queue.clone().ok_or(closed)?;
+        let queue = self.lock().queue.clone().ok_or(closed)?;
         Ok(Pending::start(handle, work(queue)))
     }
 
     /// Sends what is queued, from now on and in the background, until it is closed. Of the processes that
     /// share a folder one sends; when it ends, another goes on.
-    pub fn start(&mut self) -> Result<(), CloseError> {
+    pub fn start(&self) -> Result<(), CloseError> {
         let handle = self.client.shared.threads.handle()?;
         let closed = CloseError::Closed { what: "queue" };
-        let queue = self.queue.clone().ok_or(closed)?;
-        if self.delivery.is_none() {
-            self.delivery = Some(handle.spawn(deliver::run(queue)));
+        let mut open = self.lock();
+        let queue = open.queue.clone().ok_or(closed)?;
+        if open.delivery.is_none() {
+            open.delivery = Some(handle.spawn(deliver::run(queue)));
         }
         Ok(())
     }
 
-    /// Stops sending and gives the folder up. What is being sent is sent again later, under its key. Blocks.
-    pub fn close(&mut self) {
-        if self.client.shared.threads.are_of_a_parent() {
+    /// Stops sending and gives the folder up. What is being sent is sent again later, under its key. Blocks, and
+    /// nobody else meanwhile.
+    pub fn close(&self) {
+        let Ok(handle) = self.client.shared.threads.handle() else {
             // The database's thread is the parent's.
-            std::mem::forget((self.queue.take(), self.delivery.take()));
             return;
-        }
-        let delivery = self.delivery.take();
-        if let (Some(delivery), Ok(handle)) = (delivery, self.client.shared.threads.handle()) {
+        };
+        let (delivery, queue) = {
+            let mut open = self.lock();
+            (open.delivery.take(), open.queue.take())
+        };
+        if let Some(delivery) = delivery {
             delivery.abort();
             // It has given the queue up once it has ended.
             drop(handle.block_on(delivery));
         }
-        self.queue = None;
+        drop(queue);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Outbox {
     fn drop(&mut self) {
         self.close();
+        if self.client.shared.threads.are_of_a_parent() {
+            let open = self.open.get_mut();
+            let open = open.unwrap_or_else(PoisonError::into_inner);
+            std::mem::forget((open.queue.take(), open.delivery.take()));
+        }
     }
 }
 

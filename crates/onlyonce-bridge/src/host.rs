@@ -1,5 +1,6 @@
 //! An engine with the threads it needs, for a process that has no runtime of its own.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use onlyonce_core::Engine;
@@ -39,10 +40,12 @@ pub enum OpenFailure {
     Engine(#[from] OpenError),
 }
 
-/// An engine, its runtime and its metrics.
+/// An engine, its runtime and its metrics. Any thread may use it while another one closes it: only a second one
+/// that closes it has to wait.
 pub struct Host {
     threads: Threads,
     observed: Observed,
+    closing: Mutex<()>,
 }
 
 impl Host {
@@ -65,7 +68,11 @@ impl Host {
             let observed = Setup::new(backend(url), store).open(configure).await?;
             Ok::<_, OpenFailure>(observed)
         })?;
-        Ok(Self { threads, observed })
+        Ok(Self {
+            threads,
+            observed,
+            closing: Mutex::default(),
+        })
     }
 
     /// Whether it can be used in this process.
@@ -108,11 +115,13 @@ impl Host {
     /// Takes no more calls, and waits for those that run and for what is not stored yet, at most for
     /// `grace`; returns how many were still running then. Blocks. After a fork there is nothing to
     /// wait for in the child. To close it again does nothing.
-    pub fn close(&mut self, grace: Duration) -> Result<usize, CloseError> {
-        let handle = match self.handle() {
-            Ok(handle) => handle.clone(),
-            Err(CloseError::Closed { .. }) => return Ok(0),
-            Err(forked @ CloseError::Forked { .. }) => return Err(forked),
+    pub fn close(&self, grace: Duration) -> Result<usize, CloseError> {
+        if let Err(forked @ CloseError::Forked { .. }) = self.handle() {
+            return Err(forked);
+        }
+        let _closing = self.closing.lock().unwrap_or_else(PoisonError::into_inner);
+        let Ok(handle) = self.handle() else {
+            return Ok(0);
         };
         let left = handle.block_on(self.observed.engine.shutdown(grace));
         self.threads.stop();

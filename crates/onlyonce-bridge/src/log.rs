@@ -1,9 +1,11 @@
 //! The log of the engine and its stores, for the host's own logging. Lines wait in a bounded queue
-//! until a thread of the host takes them: our threads never call the host.
+//! until a thread of the host takes them, or the host drains them: our threads never call the host.
 
 use std::collections::VecDeque;
 use std::fmt::{self, Write as _};
+use std::mem;
 use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
 
 use arc_swap::ArcSwapOption;
 use tracing::field::{Field, Visit};
@@ -51,6 +53,21 @@ struct State {
     lines: VecDeque<LogLine>,
     dropped: usize,
     is_closed: bool,
+    waker: Option<Waker>,
+}
+
+impl State {
+    fn taken(&mut self) -> Vec<LogLine> {
+        let mut lines: Vec<_> = self.lines.drain(..).collect();
+        let dropped = mem::take(&mut self.dropped);
+        if dropped > 0 {
+            lines.push(LogLine {
+                severity: Severity::Warning,
+                text: format!("{dropped} lines were dropped: too many at once"),
+            });
+        }
+        lines
+    }
 }
 
 /// Sends lines of at least this severity to a new queue, and none to an earlier one.
@@ -75,11 +92,19 @@ impl LogQueue {
 
     fn put(&self, line: LogLine) {
         let mut state = self.lock();
+        if state.is_closed {
+            return;
+        }
         if state.lines.len() == LINES_MAX {
             state.dropped += 1;
-        } else {
-            state.lines.push_back(line);
-            self.changed.notify_one();
+            return;
+        }
+        state.lines.push_back(line);
+        let waker = state.waker.clone();
+        drop(state);
+        self.changed.notify_one();
+        if let Some(waker) = waker {
+            waker.wake();
         }
     }
 
@@ -90,19 +115,22 @@ impl LogQueue {
             let changed = self.changed.wait(state);
             state = changed.unwrap_or_else(PoisonError::into_inner);
         }
-        let mut lines: Vec<_> = state.lines.drain(..).collect();
-        if state.dropped > 0 {
-            let text = format!("{} lines were dropped: too many at once", state.dropped);
-            state.dropped = 0;
-            lines.push(LogLine {
-                severity: Severity::Warning,
-                text,
-            });
-        }
+        let lines = state.taken();
         (!lines.is_empty()).then_some(lines)
     }
 
-    /// Ends [`take`](Self::take) once it has given what there is.
+    /// Wakes `waker` for each line from now on, and for those that are there.
+    pub fn wakes(&self, waker: Waker) {
+        self.lock().waker = Some(waker.clone());
+        waker.wake();
+    }
+
+    /// Takes the lines that are there.
+    pub fn drain(&self) -> Vec<LogLine> {
+        self.lock().taken()
+    }
+
+    /// Takes no more lines, and ends [`take`](Self::take) once it has given what there is.
     pub fn close(&self) {
         self.lock().is_closed = true;
         self.changed.notify_all();

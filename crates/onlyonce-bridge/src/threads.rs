@@ -3,6 +3,8 @@
 
 use std::io;
 use std::process;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use thiserror::Error;
 use tokio::runtime::{Builder, Handle, Runtime};
@@ -34,7 +36,9 @@ pub enum CloseError {
 
 /// A runtime of one process.
 pub(crate) struct Threads {
-    runtime: Option<Runtime>,
+    runtime: Mutex<Option<Runtime>>,
+    handle: Handle,
+    is_stopped: AtomicBool,
     what: &'static str,
     process: u32,
 }
@@ -48,21 +52,25 @@ impl Threads {
             .enable_all()
             .build()?;
         Ok(Self {
-            runtime: Some(runtime),
+            handle: runtime.handle().clone(),
+            runtime: Mutex::new(Some(runtime)),
+            is_stopped: AtomicBool::new(false),
             what,
             process: process::id(),
         })
     }
 
-    /// The runtime, in the process that started it.
+    /// The runtime, in the process that started it. Waits for nothing: hosts ask with locks of their own held.
     pub(crate) fn handle(&self) -> Result<&Handle, CloseError> {
         let what = self.what;
         if self.are_of_a_parent() {
             let opened_in = self.process;
             return Err(CloseError::Forked { what, opened_in });
         }
-        let runtime = self.runtime.as_ref().map(Runtime::handle);
-        runtime.ok_or(CloseError::Closed { what })
+        match self.is_stopped.load(Ordering::Acquire) {
+            true => Err(CloseError::Closed { what }),
+            false => Ok(&self.handle),
+        }
     }
 
     /// Whether they were started before a fork, so that this process has none of them.
@@ -70,14 +78,14 @@ impl Threads {
         process::id() != self.process
     }
 
-    pub(crate) fn stop(&mut self) {
-        let Some(runtime) = self.runtime.take() else {
-            return;
+    /// Stops them, in the process that started them.
+    pub(crate) fn stop(&self) {
+        self.is_stopped.store(true, Ordering::Release);
+        let runtime = {
+            let mut runtime = self.runtime.lock().unwrap_or_else(PoisonError::into_inner);
+            runtime.take()
         };
-        if self.are_of_a_parent() {
-            // To stop the parent's threads is to wait for what never comes.
-            std::mem::forget(runtime);
-        } else {
+        if let Some(runtime) = runtime {
             runtime.shutdown_background();
         }
     }
@@ -85,6 +93,12 @@ impl Threads {
 
 impl Drop for Threads {
     fn drop(&mut self) {
-        self.stop();
+        if self.are_of_a_parent() {
+            // To stop the parent's threads is to wait for what never comes; and one of them may have held the lock.
+            let runtime = self.runtime.get_mut();
+            std::mem::forget(runtime.unwrap_or_else(PoisonError::into_inner).take());
+        } else {
+            self.stop();
+        }
     }
 }

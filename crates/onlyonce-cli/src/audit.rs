@@ -3,17 +3,19 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Subcommand;
 use http::Method;
+use onlyonce_core::{Deed, Operated};
 use onlyonce_gateway::audit::{Trail, TrailError};
 use onlyonce_gateway::{AuditPage, PurgedView};
 use serde_json::{Value, json};
 use thiserror::Error;
 
 use crate::said::{failed, give, say};
-use crate::source::{Admin, SourceError};
+use crate::source::{self, Admin, SourceError};
 
 /// How often a trail that is followed is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -58,6 +60,12 @@ enum Action {
         /// Whose entries
         #[arg(long)]
         actor: String,
+        /// Your name, for the entry that says so [default: the user who runs this]
+        #[arg(long = "as", env = "ONLYONCE_OPERATOR", value_name = "NAME")]
+        operator: Option<String>,
+        /// Why, for the same entry; do not name the actor there again
+        #[arg(long)]
+        reason: Option<String>,
         /// As JSON, for programs
         #[arg(long)]
         json: bool,
@@ -117,7 +125,7 @@ impl Kept {
         match (&place.file, &place.admin) {
             (Some(file), _) => Self::File(Trail::at(file)),
             (None, admin) => {
-                let base = admin.as_deref().unwrap_or(crate::source::ADMIN);
+                let base = admin.as_deref().unwrap_or(source::ADMIN);
                 Self::Admin(Box::new(Admin::new(base, place.token.clone())))
             }
         }
@@ -142,17 +150,30 @@ impl Kept {
         }
     }
 
-    async fn purge(&self, actor: &str) -> Result<PurgedView, AuditError> {
+    async fn purge(
+        &self,
+        actor: &str,
+        by: Option<Arc<str>>,
+        reason: Option<&str>,
+    ) -> Result<PurgedView, AuditError> {
         match self {
             Self::File(trail) => {
                 let purged = trail.purge(actor)?;
+                trail.note_at_large(Operated {
+                    deed: Deed::Purged {
+                        entries: purged.removed,
+                    },
+                    by,
+                    reason: reason.map(Into::into),
+                    via: "cli",
+                })?;
                 Ok(PurgedView {
                     removed: purged.removed,
                     kept: purged.kept,
                 })
             }
             Self::Admin(admin) => {
-                let body = json!({"actor": actor});
+                let body = json!({"actor": actor, "by": by.as_deref(), "reason": reason});
                 let path = "/api/v1/audit/purge";
                 Ok(admin.ask(Method::POST, path, Some(body)).await?)
             }
@@ -197,8 +218,16 @@ async fn act(args: &Args) -> Result<(), AuditError> {
                 go_on(&kept, entries, actor.as_deref()).await?;
             }
         }
-        Action::Purge { place, actor, json } => {
-            let PurgedView { removed, kept } = Kept::at(place).purge(actor).await?;
+        Action::Purge {
+            place,
+            actor,
+            operator,
+            reason,
+            json,
+        } => {
+            let by = source::operator(operator.as_deref());
+            let kept = Kept::at(place);
+            let PurgedView { removed, kept } = kept.purge(actor, by, reason.as_deref()).await?;
             if *json {
                 give(format_args!(
                     "{}",

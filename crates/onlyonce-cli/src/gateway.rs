@@ -1,5 +1,6 @@
 //! `onlyonce gateway`: serves until a signal stops it. SIGHUP reads the settings again, SIGTERM
-//! and SIGINT drain.
+//! and SIGINT drain. `onlyonce gateway reload` has a service's settings read again, and learns whether
+//! they are in force.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -9,9 +10,11 @@ use onlyonce_gateway::{Gateway, Settings};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use self::notice::Notices;
+use self::reload::Reloads;
 use crate::said::failed;
 
 mod notice;
+mod reload;
 mod supervisor;
 
 /// The settings that can be given on the command line; all others are in the file.
@@ -24,7 +27,10 @@ Examples:
 
 A flag goes before a variable (ONLYONCE_LISTEN), a variable before the file.
 kill -HUP reads the file again; kill -TERM lets running requests end.")]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct Args {
+    #[command(subcommand)]
+    action: Option<Action>,
     /// The file with the settings [env: ONLYONCE_CONFIG]
     #[arg(long, env = "ONLYONCE_CONFIG", hide_env = true)]
     config: Option<PathBuf>,
@@ -51,6 +57,13 @@ pub struct Args {
     ttl: Option<String>,
 }
 
+/// What to do with a gateway that runs.
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    /// Have a gateway that is a service read its settings again; fails if it does not take them
+    Reload(reload::Args),
+}
+
 impl Args {
     fn load(&self) -> Result<Settings, ConfigError> {
         let flags: Vec<(&'static str, String)> = [
@@ -71,6 +84,9 @@ impl Args {
 
 /// Serves; returns the exit code.
 pub async fn run(args: &Args) -> ExitCode {
+    if let Some(Action::Reload(asked)) = &args.action {
+        return reload::run(asked).await;
+    }
     let settings = match args.load() {
         Ok(settings) => settings,
         Err(error) => return failed(&error),
@@ -81,6 +97,10 @@ pub async fn run(args: &Args) -> ExitCode {
         Err(error) => return failed(&error),
     };
     onlyonce_gateway::log::start(&settings);
+    let reloads = match Reloads::listen() {
+        Ok(reloads) => reloads,
+        Err(error) => return failed(&error),
+    };
     let gateway = match Gateway::start(&settings).await {
         Ok(gateway) => gateway,
         Err(error) => return failed(&error),
@@ -88,7 +108,7 @@ pub async fn run(args: &Args) -> ExitCode {
     let mut notices = Notices::new(&settings);
     notices.started(&settings, args.config.as_deref(), &gateway);
     supervisor::ready();
-    signals.stopped(args, &gateway, &mut notices).await;
+    signals.stopped(args, &gateway, &mut notices, reloads).await;
     supervisor::stopping();
     notices.say("stopping: running requests may end");
     match gateway.drain().await {
@@ -117,23 +137,33 @@ impl Signals {
     }
 
     /// Reloads when asked to; returns when it is time to stop.
-    async fn stopped(mut self, args: &Args, gateway: &Gateway, notices: &mut Notices) {
+    async fn stopped(
+        mut self,
+        args: &Args,
+        gateway: &Gateway,
+        notices: &mut Notices,
+        reloads: Reloads,
+    ) {
         loop {
-            tokio::select! {
+            let asked = tokio::select! {
                 _ = self.terminate.recv() => return,
                 _ = self.interrupt.recv() => return,
-                _ = self.reload.recv() => {}
-            }
+                _ = self.reload.recv() => None,
+                asked = reloads.asked() => Some(asked),
+            };
             supervisor::reloading();
             let reloaded = args.load().and_then(|settings| {
                 gateway.reload(&settings)?;
                 Ok(settings)
             });
-            match reloaded {
-                Ok(settings) => notices.reloaded(&settings),
-                Err(error) => notices.say(&format!("the old settings stay: {error}")),
+            match &reloaded {
+                Ok(settings) => notices.reloaded(settings),
+                Err(error) => notices.complain(&format!("the old settings stay: {error}")),
             }
             supervisor::ready();
+            if let Some(asked) = asked {
+                asked.answer(reloaded.as_ref().map(|_| ())).await;
+            }
         }
     }
 }

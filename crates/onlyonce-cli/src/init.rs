@@ -34,6 +34,7 @@ const SET_GROUP_ID: u32 = 0o2000;
 Examples:
   onlyonce init --upstream http://127.0.0.1:3000
   onlyonce init --upstream http://127.0.0.1:3000 --store redis://127.0.0.1 --key required
+  onlyonce init --upstream http://127.0.0.1:3000 --mode observe
   onlyonce init --upstream http://127.0.0.1:3000 --output /etc/onlyonce/onlyonce.toml
 
 Without --upstream it asks for the service, the store and whether keys are required.
@@ -57,12 +58,24 @@ pub struct Args {
     /// Whether a request that changes something needs a key [default: as the profile says]
     #[arg(long, value_name = "NEED")]
     key: Option<Need>,
+    /// What becomes of requests
+    #[arg(long, value_enum, default_value_t = Mode::Enforce)]
+    mode: Mode,
     /// The file to write; - for stdout
     #[arg(long, short, value_name = "FILE", default_value = "onlyonce.toml")]
     output: PathBuf,
     /// Replace a file that is there; the old one is kept as FILE.old
     #[arg(long)]
     force: bool,
+}
+
+/// What becomes of requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Mode {
+    /// Each keyed request runs once
+    Enforce,
+    /// All pass, and what enforcing would do is counted
+    Observe,
 }
 
 /// Whether a request needs a key.
@@ -186,7 +199,12 @@ fn written(args: &Args, answers: &Answers) -> String {
         Some(Need::Optional) => "key = \"optional\"",
         None => "# key = \"required\"",
     };
+    let mode = match args.mode {
+        Mode::Observe => "mode = \"observe\"",
+        Mode::Enforce => "# mode = \"observe\"",
+    };
     TEMPLATE
+        .replace("@MODE@", mode)
         .replace("@UPSTREAM@", &value(&answers.upstream))
         .replace("@LISTEN@", &value(&args.listen))
         .replace("@ADMIN@", &value(&args.admin))

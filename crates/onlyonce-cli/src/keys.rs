@@ -1,5 +1,6 @@
 //! `onlyonce keys`: records, for the person on call.
 
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use onlyonce_core::Slot;
 use onlyonce_core::operate::{Filter, StateName};
 use onlyonce_gateway::{RecordView, RecordsPage};
 
-use crate::said::{NO, failed, give, legible, say};
+use crate::said::{NO, body_for, failed, give, legible, say};
 use crate::source::{self, Operator, Source, SourceError};
 use crate::table::Table;
 
@@ -171,7 +172,7 @@ async fn act(args: &Args) -> Result<(), SourceError> {
         Action::Watch(watch) => live::watch(source, watch, args.json).await?,
         Action::Show { record, body } => {
             let slot = find(source, record).await?;
-            let record = source.get(&slot, *body || args.json).await?;
+            let record = operator.show(&slot, *body || args.json).await?;
             print_record(&record, args.json);
         }
         Action::Forget { record, .. } => {
@@ -185,7 +186,7 @@ async fn act(args: &Args) -> Result<(), SourceError> {
         Action::Extend { record, by, .. } => {
             let slot = find(source, record).await?;
             operator.extend(&slot, Duration::from(*by)).await?;
-            let record = source.get(&slot, false).await?;
+            let record = source.get(&slot).await?;
             match record.state.as_str() {
                 // When it ends is not known, nor how long the answer is to be kept then.
                 "pending" => say(format_args!(
@@ -409,7 +410,10 @@ fn print_record(record: &RecordView, json: bool) {
             }
         }
         if let Some(body) = response.body.as_ref().or(response.body_b64.as_ref()) {
-            give(format_args!("\n{body}"));
+            give(format_args!(
+                "\n{}",
+                body_for(body, std::io::stdout().is_terminal())
+            ));
         }
     }
 }

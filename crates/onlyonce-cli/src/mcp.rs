@@ -11,7 +11,9 @@ use std::time::Duration;
 use clap::ValueEnum;
 use http::Uri;
 use onlyonce_core::{Engine, Entropy as _, OnLapse, OsEntropy, StoreError};
-use onlyonce_mcp::{Background, Derive, Ended, Errors, PatternError, Proxy, Rules, Tools, Verify};
+use onlyonce_mcp::{
+    Background, Derive, Ended, Errors, OnCancel, PatternError, Proxy, Rules, Tools, Verify,
+};
 use thiserror::Error;
 use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
@@ -51,9 +53,14 @@ An operator can also decide:
   onlyonce keys resolve SLOT --status 200 --body 'the note was saved' --store URL
   onlyonce keys forget SLOT --store URL
 
+A client that cancels a call with a key stops it: the server is told, and unless it answers within ten
+seconds the outcome is unknown. Many clients also cancel what they have waited for too long: with
+--on-cancel leave such a call goes on, and a retry gets its result.
+
 A call without a key that names the call of its model in _meta (Claude Code does: claudecode/toolUseId)
 has that name as its key: when it is sent again it meets its first try, also with other arguments.
---call-id NAME adds a member of _meta that does the same.
+--call-id NAME adds a member of _meta that does the same; --call-id none takes those that are known away, for
+a client that sends one call under two names: with --derive the two are then one call by what they mean.
 
 --reconcile TOOL=VERIFYING_TOOL:ARGUMENTS finds out whether a call happened whose answer was lost. In
 the arguments stand {operation} (a stable id of the call, which the server gets with the call as
@@ -66,12 +73,11 @@ which it knows this server's calls from those of others on the store.
 
 --listen starts the command once for each session, so that no client hears of another; requests of the
 revisions without sessions (2026-07-28) share one with no one but their own caller. Callers are told
-apart by their Authorization header. A client that goes away stops no call with a key; one that cancels
-it does, and its outcome is unknown unless the server still answers. --token-file has one token a line;
+apart by their Authorization header. A client that goes away stops no call with a key. --token-file has one token a line;
 each is a caller of its own, and without one of them nobody is let in. Other machines reach it only with
 that; it speaks plain HTTP, so put TLS before it. Web pages are let in only from --origin.
 
---derive makes a key for calls without one: the same tool and arguments, in the same conversation
+--derive makes a key for calls without one and without a name of their own: the same tool and arguments, in the same conversation
 and within its window, are one call. That is a guess: a model that means to do the same thing twice
 within the window gets the first result again, with a note that says so.
 
@@ -102,6 +108,9 @@ pub struct Args {
     /// What a retry gets when the tool's answer was an error
     #[arg(long, value_enum, default_value_t = OnError::Replay)]
     errors: OnError,
+    /// What a client that cancels a call with a key means by it
+    #[arg(long, value_enum, default_value_t = Cancel::Stop)]
+    on_cancel: Cancel,
     /// Make keys for calls without one; equal calls within WINDOW are one [default WINDOW: 10m]
     #[arg(
         long,
@@ -120,7 +129,7 @@ pub struct Args {
     /// Do not cover tools whose name matches; may be repeated
     #[arg(long, value_name = "GLOB")]
     except: Vec<String>,
-    /// A member of _meta in which the client names a call of its model; may be repeated
+    /// A member of _meta in which the client names a call of its model, or `none`; may be repeated
     #[arg(long, value_name = "NAME")]
     call_id: Vec<String>,
     /// How to find out whether a call happened whose answer was lost; may be repeated
@@ -183,6 +192,14 @@ enum OnError {
     Replay,
     /// Another try
     Rerun,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Cancel {
+    /// The tool is to stop: the server is told, and unless it answers the outcome is unknown
+    Stop,
+    /// It only waits no longer, as after a time-out: the call goes on, and a retry gets its result
+    Leave,
 }
 
 #[derive(Debug, Error)]
@@ -248,7 +265,6 @@ impl Args {
     }
 
     fn rules(&self) -> Result<Rules, McpError> {
-        let usual = Rules::new(self.name.clone().unwrap_or_else(|| self.server()));
         Ok(Rules {
             tools: Tools::new(&self.tools, &self.except)?,
             on_lapse: match self.on_lapse {
@@ -259,6 +275,10 @@ impl Args {
                 OnError::Replay => Errors::Replay,
                 OnError::Rerun => Errors::Rerun,
             },
+            on_cancel: match self.on_cancel {
+                Cancel::Stop => OnCancel::Stop,
+                Cancel::Leave => OnCancel::Leave,
+            },
             keep_for: self.ttl.into(),
             reconcile: self.reconcile.clone(),
             background: self.background()?,
@@ -266,8 +286,8 @@ impl Args {
                 conversation: self.conversation.clone().unwrap_or_else(new_conversation),
                 within: within.into(),
             }),
-            call_ids: [usual.call_ids, self.call_id.clone()].concat(),
-            ..Rules::new(usual.server)
+            call_ids: Rules::call_ids(&self.call_id),
+            ..Rules::new(self.name.clone().unwrap_or_else(|| self.server()))
         })
     }
 

@@ -40,6 +40,21 @@ pub(crate) fn legible(text: &str) -> Cow<'_, str> {
     told.into()
 }
 
+/// A body that others chose: byte for byte for a program, and for a person at a terminal without what that
+/// would obey but lines and tabs.
+pub(crate) fn body_for(body: &str, is_terminal: bool) -> Cow<'_, str> {
+    if !is_terminal || !body.contains(is_hidden) {
+        return body.into();
+    }
+    let cell = |cell: &str| legible(cell).into_owned();
+    let line = |line: &str| line.split('\t').map(cell).collect::<Vec<_>>().join("\t");
+    body.split('\n')
+        .map(line)
+        .collect::<Vec<_>>()
+        .join("\n")
+        .into()
+}
+
 fn is_hidden(it: char) -> bool {
     let turns =
         matches!(it, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
@@ -60,7 +75,19 @@ pub(crate) fn failed(error: &dyn std::error::Error) -> ExitCode {
 
 #[cfg(test)]
 mod tests {
-    use super::legible;
+    use super::{body_for, legible};
+
+    #[test]
+    fn a_body_is_sent_on_as_it_is_but_not_to_a_terminal() {
+        let hostile = "{\n\t\"id\": \"\u{1b}]0;x\u{7}\u{1b}[2J\"\r\n}";
+
+        assert_eq!(body_for(hostile, false), hostile);
+        assert_eq!(
+            body_for(hostile, true),
+            "{\n\t\"id\": \"\\u{1b}]0;x\\u{7}\\u{1b}[2J\"\\u{d}\n}"
+        );
+        assert_eq!(body_for("a\tb\n", true), "a\tb\n");
+    }
 
     #[test]
     fn what_a_terminal_would_obey_is_written_out_and_all_else_is_as_it_was() {

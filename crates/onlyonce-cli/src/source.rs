@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method};
-use onlyonce_core::engine::{look_up_secret, steps_of};
+use onlyonce_core::engine::{extend_with_steps, look_up_secret, steps_of};
 use onlyonce_core::operate::{
-    Filter, InDoubt, Newest, Page, Resolved, Settled, Settlement, in_doubt, settle,
+    AttemptId, Filter, InDoubt, Newest, Page, Settled, Settlement, in_doubt, settle, settle_all,
 };
 use onlyonce_core::{
     About, Deed, Event, Key, KeyRule, Operate, Operated, Record, Response, Slot, SlotSecret, Store,
@@ -74,10 +74,15 @@ pub struct Args {
 impl Args {
     /// Who does this, for the audit trail.
     fn operator(&self) -> Option<Arc<str>> {
-        let user = || std::env::var("USER").ok();
-        let name = self.operator.clone().or_else(user);
-        name.filter(|name| !name.is_empty()).map(Into::into)
+        operator(self.operator.as_deref())
     }
+}
+
+/// The name of an operator: as given, or else that of the user.
+pub(crate) fn operator(given: Option<&str>) -> Option<Arc<str>> {
+    let user = || std::env::var("USER").ok();
+    let name = given.map(str::to_owned).or_else(user);
+    name.filter(|name| !name.is_empty()).map(Into::into)
 }
 
 /// What is to be settled, how and why.
@@ -85,6 +90,8 @@ pub(crate) struct SettleAll {
     pub(crate) meant: InDoubt,
     /// Only this record.
     pub(crate) slot: Option<Slot>,
+    /// Only these attempts.
+    pub(crate) attempts: Option<Vec<AttemptId>>,
     /// The answer, if it happened.
     pub(crate) answer: Option<ByHand>,
     pub(crate) dry_run: bool,
@@ -235,6 +242,50 @@ impl Operator {
         body
     }
 
+    /// One record with its steps, and its body if that is asked for, which is noted.
+    pub(crate) async fn show(&self, slot: &Slot, body: bool) -> Result<RecordView, SourceError> {
+        let view = self.source.read(slot, body, self.by.as_deref()).await?;
+        if let Source::Store(direct) = &self.source
+            && body
+            && view.response.is_some()
+        {
+            let record = direct.record(slot).await?;
+            direct.note(slot, &record, self.operated(Deed::Read))?;
+        }
+        Ok(view)
+    }
+
+    /// Drops expired records, one bounded step; says how many.
+    pub(crate) async fn sweep(&self, records_max: usize) -> Result<usize, SourceError> {
+        match &self.source {
+            Source::Store(direct) => {
+                let swept = direct.operate()?.sweep(records_max).await?;
+                if let Some(trail) = &direct.audit {
+                    let records = swept as u64;
+                    trail.note_at_large(self.operated(Deed::Swept { records }))?;
+                }
+                Ok(swept)
+            }
+            Source::Admin(admin) => {
+                let path = format!("/api/v1/sweep?{}", self.signature());
+                let swept: Value = admin.ask(Method::POST, &path, None).await?;
+                let swept = swept["swept"].as_u64().unwrap_or(0);
+                Ok(usize::try_from(swept).unwrap_or(usize::MAX))
+            }
+        }
+    }
+
+    /// Who asks and why, as a query.
+    fn signature(&self) -> String {
+        let mut query = url::form_urlencoded::Serializer::new(String::new());
+        for (name, value) in [("by", &self.by), ("reason", &self.reason)] {
+            if let Some(value) = value {
+                query.append_pair(name, value);
+            }
+        }
+        query.finish()
+    }
+
     pub(crate) async fn forget(&self, slot: &Slot) -> Result<(), SourceError> {
         match &self.source {
             Source::Store(direct) => {
@@ -249,13 +300,7 @@ impl Operator {
                 direct.note(slot, &record, self.operated(Deed::Forgot))
             }
             Source::Admin(admin) => {
-                let mut query = url::form_urlencoded::Serializer::new(String::new());
-                for (name, value) in [("by", &self.by), ("reason", &self.reason)] {
-                    if let Some(value) = value {
-                        query.append_pair(name, value);
-                    }
-                }
-                let path = format!("/api/v1/records/{slot}?{}", query.finish());
+                let path = format!("/api/v1/records/{slot}?{}", self.signature());
                 admin.send(Method::DELETE, &path, None).await?;
                 Ok(())
             }
@@ -265,10 +310,10 @@ impl Operator {
     pub(crate) async fn extend(&self, slot: &Slot, extra: Duration) -> Result<(), SourceError> {
         match &self.source {
             Source::Store(direct) => {
-                if !direct.operate()?.extend(slot, extra).await? {
+                let record = direct.record(slot).await?;
+                if !extend_with_steps(direct.operate()?, slot, extra).await? {
                     return Err(SourceError::Absent);
                 }
-                let record = direct.record(slot).await?;
                 let deed = Deed::Extended { by: extra };
                 direct.note(slot, &record, self.operated(deed))
             }
@@ -281,24 +326,34 @@ impl Operator {
         }
     }
 
-    pub(crate) async fn resolve(&self, slot: &Slot, answer: &ByHand) -> Result<(), SourceError> {
+    /// Gives the outcome of this attempt its answer.
+    pub(crate) async fn resolve(
+        &self,
+        attempt: &AttemptId,
+        answer: &ByHand,
+    ) -> Result<(), SourceError> {
+        let slot = attempt.slot();
         match &self.source {
             Source::Store(direct) => {
-                let (response, keep_for) = (answer.response(), answer.keep_for);
-                match direct.operate()?.resolve(slot, &response, keep_for).await? {
-                    Resolved::Stored => {
-                        let record = direct.record(slot).await?;
+                let record = direct.record(slot).await?;
+                let refused = |why: &str| Err(SourceError::Refused(why.to_owned()));
+                if AttemptId::of(slot, &record) != *attempt {
+                    return refused("another attempt was made since this one was looked at");
+                }
+                let settlement = Settlement::Happened(answer.response(), answer.keep_for);
+                match settle(direct.operate()?, slot, &record, &settlement).await? {
+                    Settled::Done | Settled::Unfreed(_) => {
                         direct.note(slot, &record, self.operated(answer.deed()))
                     }
-                    Resolved::Absent => Err(SourceError::Absent),
-                    Resolved::Found(_) => Err(SourceError::Refused(
-                        "only an unknown or lapsed outcome can be resolved".to_owned(),
-                    )),
+                    Settled::Skipped => {
+                        refused("only an unknown or lapsed outcome can be resolved")
+                    }
                 }
             }
             Source::Admin(admin) => {
                 let path = format!("/api/v1/records/{slot}/resolve");
-                let body = self.signed(answer.as_json());
+                let mut body = self.signed(answer.as_json());
+                body["attempt_id"] = json!(attempt.to_string());
                 admin.send(Method::POST, &path, Some(body)).await?;
                 Ok(())
             }
@@ -314,6 +369,9 @@ impl Operator {
                     Some(answer) => json!({"happened": answer.as_json()}),
                 };
                 let seconds = |age: Option<Duration>| age.map(|age| age.as_secs());
+                let attempts = all.attempts.as_ref();
+                let attempts =
+                    attempts.map(|all| all.iter().map(AttemptId::to_string).collect::<Vec<_>>());
                 let body = self.signed(json!({
                     "outcome": outcome,
                     "operation": all.meant.operation,
@@ -322,6 +380,7 @@ impl Operator {
                     "older_than": seconds(all.meant.age_min),
                     "younger_than": seconds(all.meant.age_max),
                     "slots": all.slot.map(|slot| vec![slot.to_string()]),
+                    "attempts": attempts,
                     "dry_run": all.dry_run,
                 }));
                 let path = "/api/v1/records/settle";
@@ -344,34 +403,40 @@ impl Operator {
                 (settlement, answer.deed())
             }
         };
-        let mut found = match &all.slot {
-            Some(slot) => vec![(*slot, direct.record(slot).await?)],
-            None => in_doubt(operate, &all.meant, SETTLED_MAX + 1).await?,
+        let mut found = match (&all.attempts, &all.slot) {
+            (Some(attempts), _) => direct.still_there(attempts).await?,
+            (None, Some(slot)) => vec![(*slot, direct.record(slot).await?)],
+            (None, None) => in_doubt(operate, &all.meant, SETTLED_MAX + 1).await?,
         };
         found.retain(|(_, record)| all.meant.admits(record));
         let more = found.len() > SETTLED_MAX;
         found.truncate(SETTLED_MAX);
-        let mut settled = 0;
-        for (slot, record) in found.iter().filter(|_| !all.dry_run) {
-            if settle(operate, slot, &settlement).await? == Settled::Done {
-                settled += 1;
-                direct.note(slot, record, self.operated(deed))?;
-            }
-        }
-        let view = |(slot, record): &(Slot, Record)| RecordView::of(slot, record, false);
-        Ok(SettledView {
-            dry_run: all.dry_run,
-            matched: found.len(),
-            settled,
-            skipped: if all.dry_run {
-                0
-            } else {
-                found.len() - settled
-            },
-            more,
-            records: found.iter().map(view).collect(),
-        })
+        let named = all.attempts.as_ref().map_or(found.len(), Vec::len);
+        let gone = named.saturating_sub(found.len());
+        let settled = if all.dry_run {
+            None
+        } else {
+            let note = |slot: &Slot, record: &Record| {
+                let noted = direct.note(slot, record, self.operated(deed));
+                noted.map_err(|error| with_sources(&error))
+            };
+            Some(settle_all(operate, &found, &settlement, note).await)
+        };
+        let mut view = SettledView::of(&found, settled, more);
+        view.skipped += gone;
+        Ok(view)
     }
+}
+
+/// An error and what lies behind it, in one line.
+fn with_sources(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        text.push_str(&format!(": {error}"));
+        source = error.source();
+    }
+    text
 }
 
 impl Source {
@@ -450,7 +515,16 @@ impl Source {
     }
 
     /// One record, with its steps.
-    pub(crate) async fn get(&self, slot: &Slot, body: bool) -> Result<RecordView, SourceError> {
+    pub(crate) async fn get(&self, slot: &Slot) -> Result<RecordView, SourceError> {
+        self.read(slot, false, None).await
+    }
+
+    async fn read(
+        &self,
+        slot: &Slot,
+        body: bool,
+        by: Option<&str>,
+    ) -> Result<RecordView, SourceError> {
         match self {
             Self::Store(direct) => {
                 let found = direct.operate()?.get(slot).await?;
@@ -459,7 +533,14 @@ impl Source {
                 Ok(RecordView::of(slot, &record, body).with_steps(&steps))
             }
             Self::Admin(admin) => {
-                let path = format!("/api/v1/records/{slot}?body={body}&steps=true");
+                let mut query = url::form_urlencoded::Serializer::new(String::new());
+                query
+                    .append_pair("body", &body.to_string())
+                    .append_pair("steps", "true");
+                if let Some(by) = by.filter(|_| body) {
+                    query.append_pair("by", by);
+                }
+                let path = format!("/api/v1/records/{slot}?{}", query.finish());
                 admin.ask(Method::GET, &path, None).await
             }
         }
@@ -477,18 +558,6 @@ impl Source {
                 })
             }
             Self::Admin(admin) => admin.ask(Method::GET, "/api/v1/stats", None).await,
-        }
-    }
-
-    /// Drops expired records, one bounded step; says how many.
-    pub(crate) async fn sweep(&self, records_max: usize) -> Result<usize, SourceError> {
-        match self {
-            Self::Store(direct) => Ok(direct.operate()?.sweep(records_max).await?),
-            Self::Admin(admin) => {
-                let swept: Value = admin.ask(Method::POST, "/api/v1/sweep", None).await?;
-                let swept = swept["swept"].as_u64().unwrap_or(0);
-                Ok(usize::try_from(swept).unwrap_or(usize::MAX))
-            }
         }
     }
 
@@ -511,6 +580,21 @@ impl Direct {
     async fn record(&self, slot: &Slot) -> Result<Record, SourceError> {
         let found = self.operate()?.get(slot).await?;
         found.ok_or(SourceError::Absent)
+    }
+
+    /// The records of those attempts that no other one has followed.
+    async fn still_there(
+        &self,
+        attempts: &[AttemptId],
+    ) -> Result<Vec<(Slot, Record)>, SourceError> {
+        let mut found = Vec::new();
+        for attempt in attempts {
+            let slot = attempt.slot();
+            let record = self.operate()?.get(slot).await?;
+            let record = record.filter(|it| AttemptId::of(slot, it) == *attempt);
+            found.extend(record.map(|it| (*slot, it)));
+        }
+        Ok(found)
     }
 
     /// Writes what was done to the audit trail, where one was named.

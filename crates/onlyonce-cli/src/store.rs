@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::progress::Progress;
 use crate::quorum;
 use crate::said::{failed, give, say};
-use crate::source::{self, Source, SourceError};
+use crate::source::{self, Operator, Source, SourceError};
 
 /// Records dropped or read in one step.
 const STEP_RECORDS: usize = 1000;
@@ -45,7 +45,11 @@ enum Action {
     /// Show how much it holds
     Stats,
     /// Drop expired records now, in bounded steps
-    Sweep,
+    Sweep {
+        /// Why, for the audit trail
+        #[arg(long)]
+        reason: Option<String>,
+    },
     /// Print the statement with which a program completes a record in its own transaction
     Sql,
     /// Show the servers of a quorum, admit one, or replace one
@@ -66,7 +70,10 @@ async fn act(args: &Args) -> Result<(), SourceError> {
     match &args.action {
         Action::Check => check(&open().await?, args.json).await,
         Action::Stats => stats(&open().await?, args.json).await,
-        Action::Sweep => sweep(&open().await?, args.json).await,
+        Action::Sweep { reason } => {
+            let operator = Operator::open(&args.source, reason.as_deref()).await?;
+            sweep(&operator, args.json).await
+        }
         Action::Sql => sql(&args.source, args.json),
         Action::Quorum(action) => quorum::act(store_url(&args.source)?, action, args.json).await,
     }
@@ -137,11 +144,11 @@ async fn stats(source: &Source, json: bool) -> Result<(), SourceError> {
     Ok(())
 }
 
-async fn sweep(source: &Source, json: bool) -> Result<(), SourceError> {
+async fn sweep(operator: &Operator, json: bool) -> Result<(), SourceError> {
     let progress = Progress::unbounded("expired records dropped");
     let mut all = 0;
     loop {
-        let swept = source.sweep(STEP_RECORDS).await?;
+        let swept = operator.sweep(STEP_RECORDS).await?;
         all += swept;
         progress.add(swept);
         if swept < STEP_RECORDS {

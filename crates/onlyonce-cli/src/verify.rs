@@ -80,7 +80,7 @@ pub async fn run(args: &Args) -> ExitCode {
         Ok(report) => match printer.report(&report, plan.strict) {
             Ok(()) if report.conforms => CONFORMS.into(),
             Ok(()) => DOES_NOT_CONFORM.into(),
-            // Whoever should have read the report has gone.
+            // The reader of the report has gone.
             Err(_) => FAILED.into(),
         },
         Err(unusable) => printer.unusable(&plan, &unusable),

@@ -26,9 +26,9 @@ pub enum Cause {
     RequestTooLarge,
     /// It ran, and its answer was too large to be kept for a retry.
     ResponseTooLarge,
-    /// The service cannot reach the store that guards it: nothing ran.
+    /// The service cannot reach the store that guards it: this attempt did not run.
     StoreDown,
-    /// The service says that nothing ran, and to try again.
+    /// The service says that this attempt did not run, and to try again.
     NotRun,
     /// It ran, but its answer is not stored yet: a retry gets it.
     NotStored,
@@ -42,7 +42,7 @@ pub enum Cause {
     Failed,
     /// The service failed, and keeps that as its answer.
     FailedForGood,
-    /// No connection: nothing was sent.
+    /// No connection: nothing of this attempt was sent.
     Unreachable,
     /// No answer, or a broken one: it may have run.
     Interrupted,
@@ -146,7 +146,8 @@ impl Cause {
         }
     }
 
-    /// Whether the operation may have taken effect.
+    /// Whether the attempt that ended like this may have taken effect. Of attempts before it,
+    /// [`Failure::may_have_run`] knows.
     pub const fn may_have_run(self) -> bool {
         match self {
             Self::InProgress
@@ -214,7 +215,7 @@ impl fmt::Display for Cause {
             Self::RequestTooLarge => "the service does not take a body of this size",
             Self::ResponseTooLarge => "the operation ran, but its answer could not be kept",
             Self::StoreDown => "the service cannot guard its operations now: retry with the same key",
-            Self::NotRun => "the operation did not run: retry with the same key",
+            Self::NotRun => "this attempt did not run: retry with the same key",
             Self::NotStored => "the operation ran: retry with the same key to hear its answer",
             Self::Unavailable => "the service is not available now: retry with the same key",
             Self::Unauthorised => "the service does not accept the credential: renew it",
@@ -244,6 +245,8 @@ pub struct Failure {
     pub attempts: u32,
     /// The service's answer, if there was one.
     pub reply: Option<Box<Reply>>,
+    /// Whether an attempt before this one may have taken effect, as far as is known.
+    pub(crate) is_earlier_open: bool,
     pub(crate) source: Option<Box<dyn Error + Send + Sync>>,
 }
 
@@ -255,7 +258,23 @@ impl Failure {
             retry_after: None,
             attempts: 0,
             reply: None,
+            is_earlier_open: false,
             source: None,
+        }
+    }
+
+    /// Whether the operation may have taken effect: in this attempt, in one before it of the same
+    /// [`send`](crate::Sender::send), or in one that the service speaks of.
+    pub fn may_have_run(&self) -> bool {
+        self.cause.may_have_run() || self.is_earlier_open
+    }
+
+    /// The same after other attempts. An answer that the service had kept is the answer to them too.
+    pub(crate) fn after(self, may_have_run: bool) -> Self {
+        let is_kept = self.reply.as_ref().is_some_and(|reply| reply.is_replayed());
+        Self {
+            is_earlier_open: self.is_earlier_open || (may_have_run && !is_kept),
+            ..self
         }
     }
 }
@@ -265,6 +284,9 @@ impl fmt::Display for Failure {
         fmt::Display::fmt(&self.cause, f)?;
         if !self.detail.is_empty() {
             write!(f, " ({})", self.detail)?;
+        }
+        if self.is_earlier_open && !self.cause.may_have_run() {
+            f.write_str("; an earlier attempt may have taken effect")?;
         }
         Ok(())
     }

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use http::header::{DATE, RETRY_AFTER};
 use http::{HeaderMap, HeaderName, StatusCode};
 use onlyonce_core::policy::Mark;
+use onlyonce_core::refusal::MAY_HAVE_TAKEN_EFFECT;
 use onlyonce_core::{Reason, Timestamp, profile};
 use serde_json::Value;
 
@@ -96,8 +97,10 @@ impl Reply {
             Some(message) => format!("{status}: {}", cut(message)),
             None => status.to_string(),
         };
+        let speaks_of_earlier = |message: &String| message.contains(MAY_HAVE_TAKEN_EFFECT);
         Failure {
             retry_after,
+            is_earlier_open: said.message.as_ref().is_some_and(speaks_of_earlier),
             reply: Some(Box::new(self)),
             ..Failure::new(cause, detail)
         }

@@ -161,11 +161,11 @@ impl Sender {
 
     /// Sends the operation until it is done, the service has said no, or it was tried often
     /// enough. After a failure that [is retryable](Cause::is_retryable) it can be sent again later:
-    /// with the same key.
+    /// with the same key. [`Failure::may_have_run`] is about all attempts.
     pub async fn send(&self, operation: &Operation, key: &Key) -> Result<Sent, Failure> {
         let started = self.clock.now();
         let (mut attempts, mut failures) = (0u32, 0u32);
-        let mut is_open = false;
+        let (mut is_open, mut may_have_run) = (false, false);
         self.budget.deposit();
         loop {
             let attempted = if is_open {
@@ -187,6 +187,8 @@ impl Sender {
                 attempts,
                 ..failure
             };
+            let failure = failure.after(may_have_run);
+            may_have_run = failure.may_have_run();
             if !failure.cause.is_retryable() || failures >= self.retry.attempts_max {
                 return Err(failure);
             }

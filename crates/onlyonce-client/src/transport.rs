@@ -39,6 +39,14 @@ pub enum TransportError {
 /// HTTP as operations need it: no redirect is followed behind the sender's back. Clones share their
 /// connections.
 ///
+/// A `reqwest::Client` is no transport. It may follow redirects, also to the address that was asked: then
+/// what `GET` finds there looks like the answer to a `POST` that never ran, and nothing in it tells.
+///
+/// ```compile_fail,E0277
+/// # use onlyonce_client::Sender;
+/// let sender = Sender::new(reqwest::Client::new());
+/// ```
+///
 /// ```
 /// use onlyonce_client::{Http, Sender};
 ///
@@ -79,24 +87,6 @@ impl Transport for Http {
             }
         })?;
         read(response).await
-    }
-}
-
-/// Prefer [`Http`]: a client may follow redirects, and nothing tells whether this one does. So an
-/// answer from another address than the one that was asked counts as a redirect, and a connection that
-/// failed may have been a later one: the operation may have run.
-#[async_trait]
-impl Transport for reqwest::Client {
-    async fn exchange(&self, request: Request<Bytes>) -> Result<Reply, TransportError> {
-        let request = reqwest::Request::try_from(request).map_err(not_sent)?;
-        let mut asked = request.url().clone();
-        let response = self.execute(request).await.map_err(interrupted)?;
-        let mut answered = response.url().clone();
-        asked.set_fragment(None);
-        answered.set_fragment(None);
-        let mut reply = read(response).await?;
-        reply.was_redirected = answered != asked;
-        Ok(reply)
     }
 }
 

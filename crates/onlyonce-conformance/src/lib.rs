@@ -238,6 +238,9 @@ macro_rules! conformance_suite {
                 a_finished_record_cannot_be_resolved
                 what_is_not_there_cannot_be_resolved
                 a_resolution_as_a_failure_is_one
+                a_resolution_shortens_no_retention
+                what_is_in_doubt_can_be_discarded
+                only_what_is_in_doubt_is_discarded
             }
             upkeep {
                 the_store_answers

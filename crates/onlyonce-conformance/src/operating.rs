@@ -2,6 +2,8 @@
 
 #![expect(missing_docs, reason = "the names are the sentences")]
 
+use std::time::Duration;
+
 use onlyonce_core::operate::{Resolved, StateName};
 use onlyonce_core::{Claim, OnLapse, State};
 
@@ -190,13 +192,87 @@ pub async fn a_lapsed_claim_can_be_resolved(bed: &dyn TestBed) {
 
 async fn assert_resolves(store: &Subject<'_>, claim: &Claim) {
     let watch = Stopwatch::start();
-    let resolved = store.resolve(claim, &answer("resolved")).await;
+    let resolved = store
+        .resolve_for(claim, &answer("resolved"), 3 * LONG)
+        .await;
 
     assert!(matches!(resolved, Resolved::Stored), "{resolved:?}");
     let record = store.taken(&store.rival(claim)).await;
     assert_eq!(body(&record), b"resolved");
     assert!(record.completed_at.is_some());
-    watch.assert_counted_from_now(record.keep_left, LONG);
+    watch.assert_counted_from_now(record.keep_left, 3 * LONG);
+}
+
+/// How long nothing runs twice was promised with the claim: an answer by hand takes nothing off it.
+pub async fn a_resolution_shortens_no_retention(bed: &dyn TestBed) {
+    let store = Subject::of(bed);
+    let unknown = store.unknown().await;
+    let [held, rerun] = [OnLapse::Hold, OnLapse::Rerun].map(|it| store.lapsed(it));
+    let extended = store.unknown().await;
+    assert!(store.extend(&extended, 2 * LONG).await);
+
+    for claim in [unknown, held.await, rerun.await, extended] {
+        let before = store.record(&claim).await;
+        for keep_for in [SHORT, Duration::ZERO] {
+            let response = answer("resolved");
+            match store.resolve_for(&claim, &response, keep_for).await {
+                Resolved::Stored => {}
+                Resolved::Found(record) => assert_eq!(body(&record), b"resolved"),
+                gone @ Resolved::Absent => panic!("{gone:?}"),
+            }
+        }
+        bed.advance(PAST_SHORT).await;
+
+        let record = store.taken(&store.rival(&claim)).await;
+        assert_eq!(body(&record), b"resolved");
+        let (now, then) = (record.expires_at, before.expires_at);
+        assert!(
+            now.as_millis() >= then.as_millis(),
+            "{:?} earlier",
+            then.since(now)
+        );
+    }
+}
+
+pub async fn what_is_in_doubt_can_be_discarded(bed: &dyn TestBed) {
+    let store = Subject::of(bed);
+    let unknown = store.unknown().await;
+    let [held, rerun] = [OnLapse::Hold, OnLapse::Rerun].map(|it| store.lapsed(it));
+
+    for claim in [unknown, held.await, rerun.await] {
+        let discarded = store.discard(&claim).await;
+
+        assert!(matches!(discarded, Resolved::Stored), "{discarded:?}");
+        assert!(store.get(&claim).await.is_none());
+        assert!(store.is_absent_for(&claim.lease()).await);
+        let other = Claim {
+            fingerprint: fingerprint(2),
+            ..store.rival(&claim)
+        };
+        assert_eq!(store.granted(&other).await.lease.attempt, 1);
+    }
+}
+
+pub async fn only_what_is_in_doubt_is_discarded(bed: &dyn TestBed) {
+    let store = Subject::of(bed);
+    let pending = store.fresh();
+    let lease = store.lease(&pending).await;
+    let done = store.done("stored").await;
+
+    let discarded = store.discard(&pending).await;
+    let Resolved::Found(record) = discarded else {
+        panic!("discarded under its holder: {discarded:?}");
+    };
+    assert_eq!(StateName::of(&record), StateName::Pending);
+    store.stored(&lease, &answer("holder"), LONG).await;
+    let discarded = store.discard(&done).await;
+    let Resolved::Found(record) = discarded else {
+        panic!("an answer was discarded: {discarded:?}");
+    };
+    assert_eq!(body(&record), b"stored");
+    assert_eq!(body(&store.record(&done).await), b"stored");
+    let absent = store.discard(&store.fresh()).await;
+    assert!(matches!(absent, Resolved::Absent), "{absent:?}");
 }
 
 pub async fn a_live_claim_cannot_be_resolved(bed: &dyn TestBed) {

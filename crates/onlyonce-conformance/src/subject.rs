@@ -54,6 +54,7 @@ impl<'a> Subject<'a> {
             fingerprint: fingerprint(1),
             token: Token::generate(&self.entropy),
             on_lapse: OnLapse::Rerun,
+            must_last: false,
             lease_for: LONG,
             keep_for: LONG,
             meta: meta("first"),
@@ -249,8 +250,21 @@ impl<'a> Subject<'a> {
     }
 
     pub(super) async fn resolve(&self, claim: &Claim, response: &Arc<Response>) -> Resolved {
-        let resolved = self.operate().resolve(&claim.slot, response, LONG);
+        self.resolve_for(claim, response, LONG).await
+    }
+
+    pub(super) async fn resolve_for(
+        &self,
+        claim: &Claim,
+        response: &Arc<Response>,
+        keep_for: Duration,
+    ) -> Resolved {
+        let resolved = self.operate().resolve(&claim.slot, response, keep_for);
         self.answered("resolve", resolved.await)
+    }
+
+    pub(super) async fn discard(&self, claim: &Claim) -> Resolved {
+        self.answered("discard", self.operate().discard(&claim.slot).await)
     }
 
     pub(super) async fn sweep(&self, records_max: usize) -> usize {

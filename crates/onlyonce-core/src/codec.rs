@@ -116,6 +116,7 @@ pub(crate) fn unpack_replay(
         expires_at: Some(expires_at),
         original_trace: head.meta.trace()?,
         replays: head.replays,
+        asked: None,
     }))
 }
 

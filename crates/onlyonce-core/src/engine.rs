@@ -37,6 +37,7 @@ mod reconcile;
 mod renew;
 mod retry;
 mod rotate;
+mod scopes;
 mod secret;
 pub mod settler;
 mod status;
@@ -50,7 +51,7 @@ pub use self::finish::Held;
 pub use self::reconcile::{Finding, Reconcile};
 pub use self::secret::{FormerSecret, look_up_secret};
 pub use self::status::{KeyState, KeyStatus};
-pub use self::step::{Step, StepError, step_of, steps_of};
+pub use self::step::{Step, StepError, extend_with_steps, step_of, steps_of};
 
 use self::agreement::Agreement;
 use self::flight::Flights;

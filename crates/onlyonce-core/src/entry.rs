@@ -258,7 +258,23 @@ impl Entry {
                 (Resolved::Found(kept.to_record(now)), Change::Nothing)
             }
             Some(kept) => {
-                kept.finish(response, keep_for, now);
+                let promised = kept.expires.saturating_sub(now);
+                kept.finish(response, keep_for.max(promised), now);
+                (Resolved::Stored, Change::Settled)
+            }
+        }
+    }
+
+    /// [`Operate::discard`](crate::Operate::discard). Dead tokens stay dead.
+    pub fn discard(&mut self, now: Duration) -> (Resolved, Change) {
+        self.tidy(now);
+        match &self.kept {
+            None => (Resolved::Absent, Change::Nothing),
+            Some(kept) if !kept.is_resolvable(now) => {
+                (Resolved::Found(kept.to_record(now)), Change::Nothing)
+            }
+            Some(_) => {
+                self.kept = None;
                 (Resolved::Stored, Change::Settled)
             }
         }

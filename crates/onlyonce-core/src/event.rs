@@ -122,6 +122,15 @@ pub enum Event {
         /// Whether it got the slot: then [`Claimed`](Self::Claimed) tells of its wait too.
         claimed: bool,
     },
+    /// As many callers waited for a slot as may; a refusal follows.
+    TurnedAway {
+        /// How long this one had waited until then.
+        waited: Duration,
+        /// How many wait, this one included.
+        queue_depth: usize,
+        /// The instance that holds the slot.
+        holder: Arc<str>,
+    },
     /// A duplicate waited as long as its policy allows; a refusal follows.
     GaveUp {
         /// How long.
@@ -179,6 +188,8 @@ pub enum Event {
         attached: bool,
         /// What the original made, where its handler said so.
         resource: Option<Arc<str>>,
+        /// How long the store took to tell it; nothing if it was not asked, as it was at hand or shared.
+        asked: Option<Duration>,
         /// How long the caller waited for it.
         took: Duration,
     },
@@ -276,11 +287,11 @@ pub enum Event {
     Stalled,
     /// The result will not be stored: the background is full, or the record is long gone.
     Abandoned,
-    /// An operator has changed the record.
+    /// An operator has changed the record, or done something else that is to be accounted for.
     Operated(Box<Operated>),
 }
 
-/// What an operator did to a record, who it was, and why.
+/// What an operator did, who it was, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Operated {
     /// What was done.
@@ -293,7 +304,7 @@ pub struct Operated {
     pub via: &'static str,
 }
 
-/// What operators can do to a record.
+/// What operators can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deed {
     /// It was forgotten, whatever its state.
@@ -307,11 +318,23 @@ pub enum Deed {
     Resolved {
         /// The status of the answer.
         status: u16,
-        /// How long it is kept.
+        /// How long it is kept, or longer: at least as long as the record would have been.
         keep_for: Duration,
     },
     /// The outcome was in doubt, and did not happen: the next request with the key runs it.
     Discarded,
+    /// The body of its stored answer was read.
+    Read,
+    /// Expired records were dropped at once, whosever they were.
+    Swept {
+        /// How many.
+        records: u64,
+    },
+    /// An actor was taken out of the audit trail. Who that was is told nowhere.
+    Purged {
+        /// How many entries were removed.
+        entries: u64,
+    },
 }
 
 impl Deed {
@@ -322,6 +345,22 @@ impl Deed {
             Self::Extended { .. } => "extend",
             Self::Resolved { .. } => "resolve",
             Self::Discarded => "discard",
+            Self::Read => "read",
+            Self::Swept { .. } => "sweep",
+            Self::Purged { .. } => "purge",
+        }
+    }
+
+    /// How many records or entries it was about, where it was not about one record.
+    pub const fn at_large(self) -> Option<u64> {
+        match self {
+            Self::Swept { records } => Some(records),
+            Self::Purged { entries } => Some(entries),
+            Self::Forgot
+            | Self::Extended { .. }
+            | Self::Resolved { .. }
+            | Self::Discarded
+            | Self::Read => None,
         }
     }
 }
@@ -336,6 +375,7 @@ impl Event {
             Self::Attached { .. } => "attached",
             Self::Waiting { .. } => "waiting",
             Self::Waited { .. } => "waited",
+            Self::TurnedAway { .. } => "turned_away",
             Self::GaveUp { .. } => "gave_up",
             Self::Stored { .. } => "stored",
             Self::TooLarge { .. } => "too_large",

@@ -102,6 +102,11 @@ pub enum KeyError {
     /// Not text.
     #[error("the key is not text: send a string in UTF-8")]
     NotText,
+    /// In a body that is JSON for others, and not for us.
+    #[error(
+        "the body cannot be read as JSON, so it cannot be told which key it has and the request was not run: send JSON in UTF-8 without a byte order mark, as RFC 8259 has it"
+    )]
+    Unreadable,
     /// Not a UUID of version 4.
     #[error("the key must be a UUID of version 4, such as 550e8400-e29b-41d4-a716-446655440000")]
     NotUuidV4,

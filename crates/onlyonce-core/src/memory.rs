@@ -294,6 +294,10 @@ impl Operate for MemoryStore {
         Ok(self.step(slot, |entry, now| entry.resolve(response, keep_for, now)))
     }
 
+    async fn discard(&self, slot: &Slot) -> Result<Resolved, StoreError> {
+        Ok(self.step(slot, |entry, now| entry.discard(now)))
+    }
+
     async fn sweep(&self, records_max: usize) -> Result<usize, StoreError> {
         Ok(self.sweep_all(records_max))
     }

@@ -15,11 +15,13 @@ use crate::response::Response;
 use crate::slot::Slot;
 use crate::store::StoreError;
 
+mod attempt;
 mod doubt;
 mod ended;
 mod newest;
 
-pub use self::doubt::{InDoubt, Settled, Settlement, in_doubt, settle};
+pub use self::attempt::{AttemptId, AttemptIdError};
+pub use self::doubt::{InDoubt, Settled, SettledAll, Settlement, in_doubt, settle, settle_all};
 pub use self::ended::{Ended, Swept};
 pub use self::newest::{Newest, NewestPage};
 
@@ -28,6 +30,13 @@ pub use self::newest::{Newest, NewestPage};
 pub trait Operate: Send + Sync {
     /// What is in the slot, if anything live.
     async fn get(&self, slot: &Slot) -> Result<Option<Record>, StoreError>;
+
+    /// The same for telling a caller, to whom it is a promise: what is found is as durable as an answer
+    /// that is replayed, or this is an error. [`get`](Self::get) shows what there is, also where replicas
+    /// that are waited for do not have it.
+    async fn get_durable(&self, slot: &Slot) -> Result<Option<Record>, StoreError> {
+        self.get(slot).await
+    }
 
     /// One page of the live records that `filter` lets through, in the order of their slots.
     async fn list(&self, filter: &Filter, page: &Page) -> Result<Vec<(Slot, Record)>, StoreError>;
@@ -51,13 +60,24 @@ pub trait Operate: Send + Sync {
     /// kept that much longer too; an attempt that takes it over begins anew.
     async fn extend(&self, slot: &Slot, extra: Duration) -> Result<bool, StoreError>;
 
-    /// Gives an unknown outcome its answer: changes only a record that is unknown or lapsed.
+    /// Gives an unknown outcome its answer: changes only a record that is unknown or lapsed. The answer
+    /// is kept for `keep_for`, and at least as long as the record would have been: until then nothing
+    /// runs twice, and that was promised with the claim.
     async fn resolve(
         &self,
         slot: &Slot,
         response: &Arc<Response>,
         keep_for: Duration,
     ) -> Result<Resolved, StoreError>;
+
+    /// Forgets an unknown outcome: changes only a record that is unknown or lapsed, in one step, so that
+    /// an answer which its holder stores meanwhile stays. The next request with its key is a new one.
+    ///
+    /// A store that does not have it as one step gives the record an interim answer and forgets that one:
+    /// should the process end in between, retries get "try again" until the record is forgotten or ends.
+    async fn discard(&self, slot: &Slot) -> Result<Resolved, StoreError> {
+        doubt::discard_in_two_steps(self, slot).await
+    }
 
     /// Drops at most `records_max` expired records; says how many it dropped.
     async fn sweep(&self, records_max: usize) -> Result<usize, StoreError>;
@@ -268,7 +288,7 @@ impl FromStr for StateName {
 /// What became of a resolution.
 #[derive(Clone, Debug)]
 pub enum Resolved {
-    /// The answer is stored.
+    /// The answer is stored, or what was in doubt is discarded.
     Stored,
     /// Nothing was changed: the record is alive or finished.
     Found(Record),

@@ -12,6 +12,7 @@ use crate::refusal::Reason;
 
 mod actor;
 mod bounds;
+mod heard;
 mod key_time;
 mod mark;
 pub(crate) mod pointer;

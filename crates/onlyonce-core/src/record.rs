@@ -193,9 +193,17 @@ pub struct Replay {
     pub original_trace: Option<Arc<str>>,
     /// How often it was replayed before, as far as the store has counted.
     pub replays: u64,
+    /// How long the store took to tell it; nothing if it was not asked, as it was at hand or shared.
+    pub asked: Option<Duration>,
 }
 
 impl Replay {
+    /// The same, as the store told it after this long.
+    pub(crate) fn asked_for(mut self, asked: Duration) -> Self {
+        self.asked = Some(asked);
+        self
+    }
+
     /// The answer of a finished record; nothing if it is not finished.
     pub fn of(record: &Record) -> Option<Self> {
         Some(Self {
@@ -204,6 +212,7 @@ impl Replay {
             expires_at: Some(record.expires_at),
             original_trace: record.meta.trace.clone(),
             replays: record.replays,
+            asked: None,
         })
     }
 
@@ -219,6 +228,7 @@ impl Replay {
             expires_at: receipt.map(|receipt| receipt.expires_at),
             original_trace: original.trace.clone(),
             replays: 0,
+            asked: None,
         }
     }
 }

@@ -10,6 +10,17 @@ use crate::clock::Timestamp;
 use crate::fingerprint::Fingerprint;
 use crate::record::OnLapse;
 
+#[cfg(test)]
+mod tests;
+
+/// What every text says of an attempt that may have done its work. Clients know it by that, also where the
+/// reason is about another attempt.
+pub const MAY_HAVE_TAKEN_EFFECT: &str = "may have taken effect";
+
+const MAY_RUN_AGAIN: &str = "a retry with the same key may run it again";
+const FOUND_OUT_FIRST: &str =
+    "a retry with the same key finds that out first, and runs it only if it did not happen";
+
 /// Why an operation was not run, and what the caller can do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
@@ -239,7 +250,7 @@ impl Refusal {
     /// [`OutcomeUnknown`](Reason::OutcomeUnknown) or [`TimedOut`](Reason::TimedOut).
     pub(crate) fn in_doubt(reason: Reason, on_lapse: OnLapse) -> Self {
         let mut refusal = Self::new(reason).because(match on_lapse {
-            OnLapse::Rerun => "a retry with the same key may run it again",
+            OnLapse::Rerun => MAY_RUN_AGAIN,
             OnLapse::Hold => {
                 "it is not run again under this key; do not repeat it under a new one: an operator must find out and resolve it"
             }
@@ -251,20 +262,24 @@ impl Refusal {
     /// An operation that may have taken effect, of which the next attempt finds out first whether it
     /// did.
     pub(crate) fn to_be_reconciled(reason: Reason) -> Self {
-        let mut refusal = Self::new(reason).because(
-            "a retry with the same key finds that out first, and runs it only if it did not happen",
-        );
+        let mut refusal = Self::new(reason).because(FOUND_OUT_FIRST);
         refusal.retryable = Some(true);
         refusal
     }
 
-    /// The `attempt`th one under a key, which did not start. Those before it may have taken effect.
-    pub(crate) fn not_started(attempt: u32) -> Self {
-        Self::new(Reason::NotRun).because(if attempt > 1 {
-            "an earlier attempt under this key may have taken effect, and a retry with the same key may run it again"
-        } else {
-            "this request was not run: retry with the same key"
-        })
+    /// The `attempt`th one under a key, which did not start. Those before it may have taken effect: then
+    /// what follows is what follows for them.
+    pub(crate) fn not_started(attempt: u32, on_lapse: OnLapse, is_reconciled: bool) -> Self {
+        let not_run = Self::new(Reason::NotRun);
+        let earlier =
+            |then| format!("an earlier attempt under this key {MAY_HAVE_TAKEN_EFFECT}, and {then}");
+        match (attempt, on_lapse) {
+            (0..=1, _) => not_run.because("this request was not run: retry with the same key"),
+            _ if is_reconciled => not_run.because(earlier(FOUND_OUT_FIRST)),
+            (_, OnLapse::Rerun) => not_run.because(earlier(MAY_RUN_AGAIN)),
+            // It is not run again: as in doubt as before.
+            (_, OnLapse::Hold) => Self::in_doubt(Reason::OutcomeUnknown, on_lapse),
+        }
     }
 
     /// The same with more to say: what was wrong and where.

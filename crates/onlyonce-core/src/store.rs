@@ -59,6 +59,13 @@ pub trait Store: Send + Sync + 'static {
         None
     }
 
+    /// Whether the store still stands by what it has said: an error once it has ended for this process, as
+    /// after a failed fsync. Known without waiting; what remembers a store's answers asks this before
+    /// it shows one in the store's stead. That it stands says nothing of whether it can be reached.
+    fn check(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     /// The largest answer that this store takes, in bytes of [`Response::bytes`], where it knows its
     /// bound: completing with a larger one is [`StoreErrorKind::TooLarge`].
     fn response_bytes_max(&self) -> Option<usize> {
@@ -82,6 +89,9 @@ pub struct Claim {
     pub token: Token,
     /// What to do if our lease lapses.
     pub on_lapse: OnLapse,
+    /// Whether it has to be durable before it is granted: what is held, and what is looked into before it runs
+    /// again, must be found after a power cut. Else that may come later, with the next write that must be.
+    pub must_last: bool,
     /// How long the lease lasts unless renewed.
     pub lease_for: Duration,
     /// How long a lapsed or finished record is kept.
@@ -137,7 +147,7 @@ pub struct Lease {
     pub slot: Slot,
     /// Our fencing identity.
     pub token: Token,
-    /// What was claimed.
+    /// What was claimed. Not for stores to go by: one inside of a wrapper may get another in its place.
     pub fingerprint: Fingerprint,
     /// How long it lasts from the claim or the last renewal.
     pub lease_for: Duration,

@@ -1,6 +1,8 @@
 //! What was written down: the audit events of every key, and how often an answer was replayed. Events
 //! are kept for a time (`record`), and those of an actor go on request (D0 §9.4.2, §9.4.3).
 
+use std::sync::Arc;
+
 use axum::Router;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
@@ -8,26 +10,30 @@ use axum::http::StatusCode;
 use axum::middleware::from_fn_with_state;
 use axum::routing::get;
 use onlyonce::policy::Envelope;
+use onlyonce_observe::audit::{Purged, Trail};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::actor;
 use crate::db::{Db, Work};
 use crate::ids::shown;
-use crate::record::Recorder;
+use crate::record::Noted;
 use crate::reply::{Fault, Reply, word};
 
 #[derive(Clone)]
 struct Audit {
     db: Db,
-    recorder: Recorder,
+    noted: Noted,
+    /// The same in a file, where one is written.
+    trail: Option<Arc<Trail>>,
 }
 
 /// `/demo/audit` and `/demo/stats`
-pub(crate) fn router(db: &Db, recorder: &Recorder) -> Router {
+pub(crate) fn router(db: &Db, noted: Noted, trail: Option<Trail>) -> Router {
     let audit = Audit {
         db: db.clone(),
-        recorder: recorder.clone(),
+        noted,
+        trail: trail.map(Arc::new),
     };
     Router::new()
         .route("/demo/audit", get(list).delete(purge))
@@ -47,10 +53,10 @@ struct Row {
 }
 
 /// The newest audit events first.
-async fn list(State(Audit { db, recorder }): State<Audit>) -> Result<Reply, Fault> {
+async fn list(State(Audit { db, noted, .. }): State<Audit>) -> Result<Reply, Fault> {
     const SELECT: &str = "SELECT id, type, at, actor, operation, metadata FROM audit_events \
         ORDER BY at DESC, id LIMIT 200";
-    recorder.flush().await;
+    noted.flush().await;
     let rows: Vec<Row> = db.all(SELECT, &[]).await?;
     let events: Vec<_> = rows
         .into_iter()
@@ -75,9 +81,10 @@ struct Whose {
     actor: String,
 }
 
-/// `DELETE /demo/audit?actor=ID`: removes every event of an actor, and names it in no other.
+/// `DELETE /demo/audit?actor=ID`: removes every event of an actor, and names it in no other; in the
+/// audit trail too that is written beside the database.
 async fn purge(
-    State(Audit { db, recorder }): State<Audit>,
+    State(Audit { db, noted, trail }): State<Audit>,
     whose: Result<Query<Whose>, QueryRejection>,
 ) -> Result<Reply, Fault> {
     let bad = |why: String| Fault::no(StatusCode::BAD_REQUEST, "invalid_request", why);
@@ -86,12 +93,32 @@ async fn purge(
         let why = "actor is the id of an actor, as in ?actor=ada";
         return Err(bad(why.to_owned()));
     }
-    recorder.flush().await;
+    noted.flush().await;
+    // First what can fail as a whole: then all of it can be asked for again.
+    let purged = match trail {
+        Some(trail) => Some(purge_trail(trail, actor.clone()).await?),
+        None => None,
+    };
     let mut work = db.plain_work().await?;
     let removed = remove(&mut work, &actor).await?;
     unname(&mut work, &actor).await?;
     work.commit().await?;
-    Ok(Reply::ok(json!({"removed": removed})))
+    let mut told = json!({"removed": removed});
+    if let Some(purged) = purged {
+        told["removedFromTrail"] = json!(purged.removed);
+    }
+    Ok(Reply::ok(told))
+}
+
+/// Removes what the actor did from the files of the trail.
+async fn purge_trail(trail: Arc<Trail>, actor: String) -> Result<Purged, Fault> {
+    let failed = |why: String| {
+        Fault::no(StatusCode::SERVICE_UNAVAILABLE, "audit_unavailable", why).passing()
+    };
+    let purged = tokio::task::spawn_blocking(move || trail.purge(&actor)).await;
+    purged
+        .map_err(|error| failed(error.to_string()))?
+        .map_err(|error| failed(error.to_string()))
 }
 
 /// Removes what the actor did; says how much that was. One id may have several types.
@@ -127,8 +154,8 @@ async fn unname(work: &mut Work, id: &str) -> Result<(), sqlx::Error> {
 }
 
 /// How many requests were answered from a record, of all that had a key.
-async fn stats(State(Audit { recorder, .. }): State<Audit>) -> Reply {
-    let (runs, replays) = recorder.counts();
+async fn stats(State(Audit { noted, .. }): State<Audit>) -> Reply {
+    let (runs, replays) = noted.counts();
     let keyed = runs + replays;
     let hit_rate = if keyed == 0 {
         0.0

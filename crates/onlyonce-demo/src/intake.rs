@@ -26,7 +26,7 @@ use crate::db::{Db, Work};
 use crate::ids::Ids;
 use crate::once::{Once, traced};
 use crate::outbox::Outbox;
-use crate::record::Recorder;
+use crate::record::Noted;
 use crate::reply::{Fault, word};
 
 mod definition;
@@ -39,7 +39,7 @@ pub(crate) struct Desk {
     pub(crate) db: Db,
     pub(crate) ids: Ids,
     pub(crate) outbox: Outbox,
-    pub(crate) recorder: Recorder,
+    pub(crate) noted: Noted,
     pub(crate) definition: Arc<Definition>,
 }
 

@@ -31,7 +31,7 @@ use self::ids::Ids;
 use self::once::Once;
 use self::outbox::Outbox;
 use self::own_log::OwnLog;
-use self::record::Recorder;
+use self::record::{Noted, Recorder};
 use self::resources::Shop;
 
 mod actor;
@@ -161,6 +161,7 @@ impl Demo {
             .subscribe(Arc::new(recorder.clone()))
             .subscribe(Arc::new(OwnLog));
         let observed = setup.open(|engine| named(engine, options)).await?;
+        let noted = Noted::of(&recorder, &observed.engine);
         let tokens = Tokens::agree(&*db.store(), ids.clone()).await?;
 
         let definitions: Vec<_> = definitions.into_iter().map(Arc::new).collect();
@@ -170,7 +171,7 @@ impl Demo {
                 db: db.clone(),
                 ids: ids.clone(),
                 outbox: outbox.clone(),
-                recorder: recorder.clone(),
+                noted: noted.clone(),
                 definition: Arc::clone(definition),
             })
             .collect();
@@ -191,7 +192,7 @@ impl Demo {
             .merge(resources::orders(&shop, &once, &policy("middleware")?))
             .merge(resources::charges(&shop))
             .merge(inbox::router(&db, &ids, &once))
-            .merge(audit::router(&db, &recorder))
+            .merge(audit::router(&db, noted, observed.observers.trail()))
             .layer(from_fn_with_state(tokens.clone(), actor::identify))
             .route("/api/v1/tokens", post(actor::issue).with_state(tokens))
             .route("/healthz", get(async || "ok\n"));

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use onlyonce::Reason;
-use onlyonce::core::Timestamp;
+use onlyonce::core::{Deed, Timestamp};
 use onlyonce::event::{About, Event, Subscriber};
+use onlyonce::{Engine, Reason};
 use tokio::sync::{mpsc, oneshot};
 
 use self::writer::Writer;
@@ -25,6 +25,35 @@ const WAITING_MAX: usize = 10_000;
 pub(crate) struct Recorder {
     notes: mpsc::Sender<Note>,
     counts: Arc<Counts>,
+}
+
+/// For those who read what was written down.
+#[derive(Clone)]
+pub(crate) struct Noted {
+    recorder: Recorder,
+    engine: Engine,
+}
+
+impl Noted {
+    /// What `recorder` writes down of `engine`.
+    pub(crate) fn of(recorder: &Recorder, engine: &Engine) -> Self {
+        Self {
+            recorder: recorder.clone(),
+            engine: engine.clone(),
+        }
+    }
+
+    /// Returns when everything that happened so far is written: the numbers of replays too, which the
+    /// engine tells a little later.
+    pub(crate) async fn flush(&self) {
+        self.engine.flush_replays().await;
+        self.recorder.flush().await;
+    }
+
+    /// Handlers run, and answers replayed, since the start.
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        self.recorder.counts()
+    }
 }
 
 /// How often which happened, since the start.
@@ -60,7 +89,17 @@ enum Told {
     },
     Replayed {
         original_at: Timestamp,
+        /// Which replay of its record it was; nothing where the store could not tell.
+        number: Option<u64>,
     },
+    /// An operator has forgotten the key.
+    Deleted {
+        keep_for: Duration,
+        lifetime: Duration,
+        replays: u64,
+    },
+    /// An operator keeps the key longer.
+    Extended { by: Duration },
     Conflict {
         /// Short hashes of the original request and of this one.
         original: Option<String>,
@@ -98,8 +137,7 @@ impl Recorder {
         }
     }
 
-    /// Handlers run, and answers replayed, since the start.
-    pub(crate) fn counts(&self) -> (u64, u64) {
+    fn counts(&self) -> (u64, u64) {
         let counts = &self.counts;
         (
             counts.runs.load(Ordering::Relaxed),
@@ -109,12 +147,17 @@ impl Recorder {
 }
 
 impl Subscriber for Recorder {
+    fn wants_replay_numbers(&self) -> bool {
+        true
+    }
+
     #[expect(
         clippy::wildcard_enum_match_arm,
         reason = "the engine tells more than is written down, and may tell more yet"
     )]
     fn on_event(&self, about: &About<'_>, event: &Event) {
         let mut made = None;
+        let mut at = None;
         let what = match event {
             Event::Claimed { .. } => {
                 self.count(about, |counts| &counts.runs);
@@ -132,17 +175,49 @@ impl Subscriber for Recorder {
                     keep_for: *keep_for,
                 }
             }
-            Event::Replayed {
+            Event::Replayed { .. } => {
+                self.count(about, |counts| &counts.replays);
+                return;
+            }
+            Event::ReplayCounted {
+                number,
+                at: given_at,
                 original_at,
                 resource,
                 ..
             } => {
-                self.count(about, |counts| &counts.replays);
                 made.clone_from(resource);
+                at = Some(*given_at);
                 Told::Replayed {
                     original_at: *original_at,
+                    number: *number,
                 }
             }
+            Event::Expired {
+                forgotten: true,
+                keep_for,
+                lifetime,
+                replays,
+                resource,
+            } => {
+                made.clone_from(resource);
+                Told::Deleted {
+                    keep_for: *keep_for,
+                    lifetime: *lifetime,
+                    replays: *replays,
+                }
+            }
+            Event::Operated(operated) => match operated.deed {
+                Deed::Extended { by } => Told::Extended { by },
+                // Of what is removed its end is told as well; an answer by hand is no key made, and the rest
+                // is about no key, or changes none.
+                Deed::Forgot
+                | Deed::Discarded
+                | Deed::Resolved { .. }
+                | Deed::Read
+                | Deed::Swept { .. }
+                | Deed::Purged { .. } => return,
+            },
             Event::Refused {
                 reason: Reason::Mismatch | Reason::OtherCredential,
                 original,
@@ -156,6 +231,11 @@ impl Subscriber for Recorder {
                 queue_depth,
                 holder,
                 ..
+            }
+            | Event::TurnedAway {
+                waited,
+                queue_depth,
+                holder,
             } => Told::Contention {
                 holder: holder.to_string(),
                 depth: *queue_depth,
@@ -170,7 +250,7 @@ impl Subscriber for Recorder {
             actor: about.meta.actor.clone(),
             intake: about.intake.map(str::to_owned),
             resource: made,
-            at: now(),
+            at: at.unwrap_or_else(now),
             what,
         };
         if self

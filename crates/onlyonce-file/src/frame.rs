@@ -31,7 +31,7 @@ pub(super) enum Kind {
     Pending = b'p',
     /// An answer.
     Finished = b'f',
-    /// Nobody knows whether it happened.
+    /// Whether it happened is unknown.
     Unknown = b'u',
     /// The slot is free again.
     Gone = b'g',

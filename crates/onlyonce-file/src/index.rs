@@ -1,5 +1,6 @@
-//! Where the newest frame of every slot is: 16 bytes a record. It holds only what is durable, so
-//! that whoever reads through it sees nothing that could still be lost.
+//! Where the newest frame of every slot is: 16 bytes a record. Whoever reads through it sees nothing
+//! that could still be lost, but for claims that may run again: these are shown once they are written,
+//! and durable with the next commit.
 
 use std::sync::{PoisonError, RwLock};
 

@@ -1,6 +1,6 @@
 //! Records in a folder: durable, crash-safe, one process, no server. One thread writes everything
-//! that waits with one fsync; what is stored is read without it. Expired records leave the disk by
-//! themselves.
+//! that waits with one fsync; what is stored is read without it, and a lone claim is written without it
+//! too. Expired records leave the disk by themselves.
 //!
 //! The store is a log. A record is appended, once when it is claimed and once when it is finished,
 //! and an index in memory says where each slot's newest frame is: 16 bytes a record. The log is
@@ -37,6 +37,7 @@ use onlyonce_storekit::batch::Gatherer;
 use onlyonce_storekit::moment::{Boot, BootClock, MachineBoot, StoreTime};
 
 mod agreed;
+mod at_once;
 mod claims;
 mod disk;
 mod folder;
@@ -80,7 +81,8 @@ const SEGMENT_BYTES_MIN: u64 = 64 << 10;
 pub struct FileStore {
     shared: Arc<Shared>,
     /// There until the store is dropped.
-    writer: Option<Arc<Gatherer<Question, Answered>>>,
+    asker: Option<Arc<Gatherer<Question, Answered>>>,
+    writer: Arc<Mutex<Writer>>,
     sweeper: Sender<Nudge>,
     is_stopped: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
@@ -116,8 +118,8 @@ impl FileStore {
 
     /// Asks the writer. What was asked is done even if the caller goes away.
     async fn ask(&self, question: Question) -> Answered {
-        let writer = self.writer.as_ref().ok_or_else(shared::ended)?;
-        writer.ask(question).await.ok_or_else(shared::ended)?
+        let asker = self.asker.as_ref().ok_or_else(shared::ended)?;
+        asker.ask(question).await.ok_or_else(shared::ended)?
     }
 
     /// What is left of the lease `seen`, if that is what is in the slot.
@@ -166,7 +168,7 @@ impl FileStoreBuilder {
         let (gatherer, waiting) = Gatherer::new();
         let gatherer = Arc::new(gatherer);
         let is_stopped = Arc::new(AtomicBool::new(false));
-        let writer = Writer {
+        let writer = Arc::new(Mutex::new(Writer {
             shared: Arc::clone(&shared),
             claims: Claims::default(),
             log: Log::new(
@@ -179,7 +181,7 @@ impl FileStoreBuilder {
             agreed,
             graves: Graves::default(),
             bytes_max: self.bytes_max,
-        };
+        }));
         let sweeping = Sweeper {
             shared: Arc::clone(&shared),
             writer: Arc::clone(&gatherer),
@@ -190,13 +192,16 @@ impl FileStoreBuilder {
         };
         let mut store = FileStore {
             shared,
-            writer: Some(gatherer),
+            asker: Some(gatherer),
+            writer: Arc::clone(&writer),
             sweeper,
             is_stopped,
             threads: Vec::new(),
         };
         store.start("onlyonce-sweeper", move || sweeping.run(nudges))?;
-        store.start("onlyonce-writer", move || writer.run(waiting))?;
+        store.start("onlyonce-writer", move || {
+            writer::run(&writer, waiting);
+        })?;
         Ok(store)
     }
 }
@@ -254,7 +259,7 @@ impl Drop for FileStore {
         self.is_stopped.store(true, Ordering::Relaxed);
         drop(self.sweeper.send(Nudge::Stop));
         // The writer ends with the last one who could ask it; the sweeper comes first.
-        self.writer = None;
+        self.asker = None;
         for thread in self.threads.drain(..) {
             drop(thread.join());
         }
@@ -265,7 +270,7 @@ impl Drop for FileStore {
 impl Store for FileStore {
     async fn claim(&self, claim: &Claim) -> Result<Claimed, StoreError> {
         self.shared.check()?;
-        // What is in the index is durable: a claim that it refuses needs no writer.
+        // The index has what everybody may see: a claim that it refuses needs no writer.
         let mut entry = self.shared.entry(&claim.slot)?;
         if entry.kept.is_some()
             && let (claimed @ Claimed::Taken(_), Change::Nothing) =
@@ -273,7 +278,11 @@ impl Store for FileStore {
         {
             return Ok(claimed);
         }
-        let Answer::Claimed(claimed) = self.ask(Question::Claim(claim.clone())).await? else {
+        let answered = match at_once::claim(&self.writer, &self.shared, claim) {
+            Some(answered) => answered,
+            None => self.ask(Question::Claim(claim.clone())).await,
+        };
+        let Answer::Claimed(claimed) = answered? else {
             return Err(shared::ended());
         };
         Ok(claimed)
@@ -334,6 +343,10 @@ impl Store for FileStore {
             () = tokio::time::sleep(at_most.min(lease_left)) => {}
         }
         Ok(())
+    }
+
+    fn check(&self) -> Result<(), StoreError> {
+        self.shared.check()
     }
 
     fn operate(&self) -> Option<&dyn Operate> {

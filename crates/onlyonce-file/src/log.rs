@@ -29,6 +29,8 @@ const OFFSET_MAX: u64 = 3 << 30;
 /// How far ahead of its frames a segment is filled with zeros. A commit within that changes neither
 /// the length of the file nor where it lies: the disk has that much less to make durable.
 const AHEAD_BYTES: u64 = 1 << 20;
+/// What a claim takes, far more than most: it is written on its caller's thread where so much is filled.
+const QUICK_BYTES: u64 = 4096;
 /// How much is gathered before it is handed to the disk.
 const WRITE_BYTES: usize = 1 << 20;
 
@@ -105,6 +107,15 @@ impl Log {
         true
     }
 
+    /// Whether a claim can be written without any other step of the disk: no new segment, no room to be
+    /// set aside or filled.
+    pub(super) fn is_quick(&self) -> bool {
+        let end = self.active.end();
+        let fills = self.reserved != u64::MAX && end + QUICK_BYTES > self.filled;
+        let has_room = self.reserved.saturating_sub(end) >= RESERVE_BYTES;
+        has_room && !fills && end < self.segment_target()
+    }
+
     /// Writes frames in one go, and makes them and all before them durable if they have to be.
     pub(super) fn commit(
         &mut self,
@@ -113,6 +124,10 @@ impl Log {
     ) -> Result<Committed, CommitError> {
         if self.active.end() >= self.segment_target() {
             self.roll();
+        }
+        // A disk says once that it has lost something: what is synced after that proves nothing.
+        if let Some(why) = self.shared.failure() {
+            return Err(CommitError::Failed(io::Error::other(why)));
         }
         let written = self.write(frames).and_then(|(listed, end)| {
             match durable {
@@ -274,7 +289,7 @@ impl Log {
     }
 
     /// Ends the log in order: what is damaged later is then known to have been whole.
-    pub(super) fn close(mut self) {
+    pub(super) fn close(&mut self) {
         if self.shared.check().is_err() {
             return;
         }

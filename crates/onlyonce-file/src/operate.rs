@@ -67,6 +67,13 @@ impl Operate for FileStore {
         Ok(resolved)
     }
 
+    async fn discard(&self, slot: &Slot) -> Result<Resolved, StoreError> {
+        let Answer::Resolved(resolved) = self.ask(Question::Discard(*slot)).await? else {
+            return Err(shared::ended());
+        };
+        Ok(resolved)
+    }
+
     async fn sweep(&self, records_max: usize) -> Result<usize, StoreError> {
         Ok(self.sweep_ended(records_max).await?.records)
     }

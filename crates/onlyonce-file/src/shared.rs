@@ -1,7 +1,8 @@
-//! What the writer, the sweeper and whoever reads have in common. Only the writer adds to it, and
+//! What the writer, the sweeper and the readers have in common. Only the writer adds to it, and
 //! only what is as durable as it has to be.
 
 use std::io;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
@@ -33,6 +34,8 @@ pub(super) struct Shared {
     pub(super) waiters: Mutex<Waiters>,
     pub(super) recent: Mutex<Recent>,
     pub(super) missed: Missed,
+    /// The writer's thread has something to do: claims of other threads leave it the lock.
+    pub(super) is_busy: AtomicBool,
     /// What earlier processes wrote.
     inherited: OnceLock<Inherited>,
     /// Why nothing is taken any more, once the disk has failed.
@@ -66,6 +69,7 @@ impl Shared {
             segments: Segments::default(),
             waiters: Mutex::default(),
             missed,
+            is_busy: AtomicBool::new(false),
             inherited: OnceLock::new(),
             failed: OnceLock::new(),
         }
@@ -90,7 +94,8 @@ impl Shared {
         })
     }
 
-    /// The slot's newest record that is durable, expired or not.
+    /// The slot's newest record that is shown, expired or not: a claim that may run again may not be
+    /// durable yet, all else is.
     pub(super) fn find(&self, slot: &Slot) -> Result<Option<Found>, StoreError> {
         self.read(Tag::of(slot), |place, frame| {
             let frame = frame.map_err(unreadable)?;
@@ -179,13 +184,20 @@ impl Shared {
 
     /// Takes nothing from now on, until the store is opened again.
     pub(super) fn fail(&self, why: String) {
-        tracing::error!(target: "onlyonce", %why, "the file store takes nothing until it is restarted");
-        drop(self.failed.set(why));
+        if self.failed.set(why).is_ok() {
+            let why = self.failure().unwrap_or_default();
+            tracing::error!(target: "onlyonce", why, "the file store takes nothing until it is restarted");
+        }
+    }
+
+    /// Why nothing is taken any more, if that is so.
+    pub(super) fn failure(&self) -> Option<&str> {
+        self.failed.get().map(String::as_str)
     }
 
     /// Whether the disk has done all it was asked so far.
     pub(super) fn check(&self) -> Result<(), StoreError> {
-        match self.failed.get() {
+        match self.failure() {
             None => Ok(()),
             Some(why) => Err(failed(why)),
         }

@@ -229,7 +229,7 @@ impl Shared {
         }
     }
 
-    /// Shows a commit to everyone, and wakes who waits for its slots.
+    /// Shows a commit to everyone, and wakes the callers that wait for its slots.
     fn show(&self, staged: &[(Slot, Staged)], committed: &Committed) {
         let Committed { segment, listed } = committed;
         segment.tallies(|tallies| {

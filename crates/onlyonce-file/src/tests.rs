@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::ThreadId;
 use std::time::Duration;
 
 use http::StatusCode;
@@ -11,7 +12,9 @@ use onlyonce_core::key::Hint;
 use onlyonce_core::{Fingerprint, Meta, OnLapse, StoreErrorKind, Timestamp};
 use tempfile::TempDir;
 
+mod at_once;
 mod power_cut;
+mod rolling;
 
 use super::frame::{HEADER_BYTES, Head, Header, Kind, find_beginning};
 use super::*;
@@ -23,12 +26,16 @@ const DAY: Duration = Duration::from_secs(86_400);
 #[derive(Default)]
 struct FlawedDisk {
     fails_to_sync: AtomicBool,
+    /// So many are reported as failed, as Linux does it: once, to whoever asks first.
+    syncs_to_fail: AtomicUsize,
     fails_to_write: AtomicBool,
     is_full: AtomicBool,
     cannot_reserve: AtomicBool,
     /// There is room for what has to be written, and for no more.
     is_nearly_full: AtomicBool,
     syncs: AtomicUsize,
+    /// Which threads wrote something to the log, one after the other.
+    wrote: Mutex<Vec<ThreadId>>,
 }
 
 impl Disk for FlawedDisk {
@@ -44,12 +51,17 @@ impl Disk for FlawedDisk {
             disk::write_at(file, &bytes[..bytes.len() / 2], at)?;
             return Err(io::ErrorKind::StorageFull.into());
         }
+        lock(&self.wrote).push(std::thread::current().id());
         Machine.write(file, bytes, at)
     }
 
     fn sync(&self, file: &File) -> io::Result<()> {
         self.syncs.fetch_add(1, Ordering::Relaxed);
-        if self.fails_to_sync.load(Ordering::Relaxed) {
+        let is_flawed = |left: usize| left.checked_sub(1);
+        let flaw = self
+            .syncs_to_fail
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, is_flawed);
+        if flaw.is_ok() || self.fails_to_sync.load(Ordering::Relaxed) {
             return Err(io::Error::other("input/output error"));
         }
         Machine.sync(file)
@@ -170,6 +182,7 @@ fn claim(n: u8) -> Claim {
         fingerprint: Fingerprint::new(Fingerprint::RECIPE, [1; 32]),
         token: Token::from_bytes([n; Token::BYTES]),
         on_lapse: OnLapse::Rerun,
+        must_last: false,
         lease_for: DAY,
         keep_for: DAY,
         meta: Arc::new(Meta {
@@ -206,7 +219,7 @@ fn assert_restart<T>(answered: Result<T, StoreError>) {
     assert!(cause.contains("restart this process"), "{cause}");
 }
 
-/// After a failed fsync nobody knows what the disk has: not even what was there is told any more.
+/// After a failed fsync it is unknown what the disk has: not even what was there is told any more.
 #[tokio::test]
 async fn a_failed_fsync_ends_everything_until_a_restart() {
     let bed = Bed::new();

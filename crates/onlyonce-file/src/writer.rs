@@ -1,8 +1,10 @@
-//! The one thread that changes anything: takes everything that waits, decides it step by step,
-//! writes it with one fsync, and only then answers. Claims that may be run again go first and do not
-//! wait for the disk: see [`Question::durable`].
+//! The one that changes anything: takes everything that waits, decides it step by step, writes it
+//! with one fsync, and only then answers. Claims that may be run again go first and do not wait for
+//! the disk: see [`Question::durable`]. It has a thread of its own; a claim that finds it idle is
+//! decided on the caller's ([`at_once`](super::at_once)).
 
-use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use onlyonce_core::entry::Graves;
@@ -37,6 +39,7 @@ pub(super) enum Question {
     Forget(Slot),
     Extend(Slot, Duration),
     Resolve(Slot, Arc<Response>, Duration),
+    Discard(Slot),
     CountReplays(Vec<(Slot, u64)>),
     Agree(String, Vec<u8>),
     /// What was agreed on under a name.
@@ -53,10 +56,12 @@ impl Question {
     /// When what comes of it has to be durable. A claim that may be run again is written at once, which
     /// a killed process survives, and becomes durable with the next commit. If the power fails before
     /// that, its slot is free again at once, as it would be after its lease: what was begun may run
-    /// again either way. A claim under `hold` may never, and waits.
-    fn durable(&self) -> Durable {
+    /// again either way. A claim under `hold` may never, one that is looked into before it runs again
+    /// must be found for that, and both wait.
+    pub(super) fn durable(&self) -> Durable {
         match self {
             Self::Claim(claim) => match claim.on_lapse {
+                OnLapse::Rerun if claim.must_last => Durable::Now,
                 OnLapse::Rerun => Durable::Later,
                 OnLapse::Hold => Durable::Now,
             },
@@ -66,6 +71,7 @@ impl Question {
             | Self::Forget(_)
             | Self::Extend(..)
             | Self::Resolve(..)
+            | Self::Discard(_)
             | Self::CountReplays(_)
             | Self::Agree(..)
             | Self::WhatAgreed(_)
@@ -108,54 +114,91 @@ pub(super) struct Writer {
     pub(super) bytes_max: u64,
 }
 
-impl Writer {
-    /// Answers until nobody can ask any more, then closes the log.
-    pub(super) fn run(mut self, mut waiting: Waiting<Question, Answered>) {
-        let mut asked = Vec::new();
-        while waiting.blocking_recv_many(&mut asked, BATCH_MAX) > 0 {
-            while !asked.is_empty() {
-                let batch = asked.drain(..fitting(&asked));
-                // Whoever asks waits for the answer: what waits here together has no order.
-                let (quick, rest): (Vec<_>, Vec<_>) =
-                    batch.partition(|asked| asked.question.durable() == Durable::Later);
-                self.answer(quick, Durable::Later);
-                self.answer(rest, Durable::Now);
-            }
+/// Answers until nobody can ask any more, then closes the log.
+pub(super) fn run(writer: &Mutex<Writer>, mut waiting: Waiting<Question, Answered>) {
+    let shared = Arc::clone(&hold(writer).shared);
+    let _ends = Ends(Arc::clone(&shared));
+    let mut asked = Vec::new();
+    while waiting.blocking_recv_many(&mut asked, BATCH_MAX) > 0 {
+        shared.is_busy.store(true, Ordering::Relaxed);
+        while !asked.is_empty() {
+            let batch = asked.drain(..fitting(&asked));
+            // Every caller waits for its answer: what waits here together has no order.
+            let (quick, rest): (Vec<_>, Vec<_>) =
+                batch.partition(|asked| asked.question.durable() == Durable::Later);
+            let is_last = |left: &[_]| left.is_empty() && asked.is_empty();
+            answer(writer, &shared, quick, Durable::Later, is_last(&rest));
+            answer(writer, &shared, rest, Durable::Now, is_last(&[]));
         }
-        self.log.close();
     }
+    hold(writer).log.close();
+}
 
-    fn answer(&mut self, asked: Vec<Asked<Question, Answered>>, durable: Durable) {
-        if asked.is_empty() {
-            return;
+/// Answers what was asked. What a caller does next must not find the writer at work: it is free before it
+/// tells the last of them.
+fn answer(
+    writer: &Mutex<Writer>,
+    shared: &Shared,
+    asked: Vec<Asked<Question, Answered>>,
+    durable: Durable,
+    is_last: bool,
+) {
+    if asked.is_empty() {
+        return;
+    }
+    let questions: Vec<_> = asked.iter().map(|asked| &asked.question).collect();
+    let answers = hold(writer).answers(&questions, durable);
+    if is_last {
+        shared.is_busy.store(false, Ordering::Relaxed);
+    }
+    answer_all(asked.into_iter().zip(answers));
+}
+
+/// Locks the writer. After a panic of a caller that had it nothing more is taken.
+fn hold(writer: &Mutex<Writer>) -> MutexGuard<'_, Writer> {
+    writer.lock().unwrap_or_else(|poisoned| {
+        let writer = poisoned.into_inner();
+        writer.shared.fail("its writer panicked".to_owned());
+        writer
+    })
+}
+
+/// Ends the store if its thread ends by a panic: what is remembered elsewhere must not outlive it.
+struct Ends(Arc<Shared>);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.fail("its writer panicked".to_owned());
         }
-        if self.shared.check().is_err() {
-            return self.refuse(asked, || self.shared.check().map(|()| Answer::Done));
+    }
+}
+
+impl Writer {
+    /// Decides what was asked and writes what comes of it; says what to answer to each, in their order.
+    pub(super) fn answers(&mut self, asked: &[&Question], durable: Durable) -> Vec<Answered> {
+        let refused = |why: &dyn Fn() -> StoreError| asked.iter().map(|_| Err(why())).collect();
+        if let Some(why) = self.shared.failure() {
+            return refused(&|| failed(why));
         }
         let now = self.shared.now();
         self.graves.tidy(GRAVES_PER_BATCH, now);
         let shared = Arc::clone(&self.shared);
         let mut claims = std::mem::take(&mut self.claims);
         let mut batch = Batch::new(&shared, &mut claims, self.has_room(), now);
-        let answers: Vec<_> = asked
-            .iter()
-            .map(|asked| self.decide(&asked.question, &mut batch))
-            .collect();
+        let answers = asked.iter().map(|it| self.decide(it, &mut batch)).collect();
         let committed = batch.commit(&mut self.log, durable);
         self.claims = claims;
         match committed {
-            Ok(()) => answer_all(asked.into_iter().zip(answers)),
-            Err(CommitError::Full) => self.refuse(asked, || Err(full("the disk is full"))),
-            Err(CommitError::Failed(error)) => {
-                let why = error.to_string();
-                self.shared.fail(why.clone());
-                self.refuse(asked, || Err(failed(&why)));
-            }
+            Ok(()) => {}
+            Err(CommitError::Full) => return refused(&|| full("the disk is full")),
+            Err(CommitError::Failed(error)) => shared.fail(error.to_string()),
         }
-    }
-
-    fn refuse(&self, asked: Vec<Asked<Question, Answered>>, refusal: impl Fn() -> Answered) {
-        answer_all(asked.into_iter().map(|asked| (asked, refusal())));
+        // Also what began a new segment, or looked at the files, may have found that the disk failed.
+        match shared.failure() {
+            Some(why) => refused(&|| failed(why)),
+            None => answers,
+        }
     }
 
     fn has_room(&mut self) -> bool {
@@ -194,6 +237,9 @@ impl Writer {
                 .map(Answer::Did),
             Question::Resolve(slot, response, keep_for) => batch
                 .step(slot, |entry| entry.resolve(response, *keep_for, now))
+                .map(Answer::Resolved),
+            Question::Discard(slot) => batch
+                .step(slot, |entry| entry.discard(now))
                 .map(Answer::Resolved),
             Question::CountReplays(replays) => batch.count_replays(replays).map(Answer::Counted),
             Question::Agree(name, offer) => self.agree(name, offer).map(Answer::Agreed),
@@ -245,6 +291,7 @@ fn fitting(asked: &[Asked<Question, Answered>]) -> usize {
             | Question::Release(..)
             | Question::Forget(_)
             | Question::Extend(..)
+            | Question::Discard(_)
             | Question::CountReplays(_)
             | Question::Agree(..)
             | Question::WhatAgreed(_)

@@ -49,7 +49,7 @@ mod view;
 
 pub use self::audit::{AuditPage, PurgedView};
 pub use self::callers::CallersView;
-pub use self::doubt::SettledView;
+pub use self::doubt::{SettledView, UnsettledView};
 pub use self::health::{
     HealthView, RouteView, SecretView, SettingView, SettingsView, StoreHealthView, WarningView,
 };
@@ -124,6 +124,7 @@ impl Admin {
 
     /// The same of a gateway in front of these upstreams.
     pub(crate) fn in_front_of(mut self, healths: Healths) -> Self {
+        self.history.watch(&healths);
         self.healths = Some(healths);
         self
     }

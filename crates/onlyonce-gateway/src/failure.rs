@@ -60,23 +60,31 @@ impl Sent {
             None => Self::Unrecorded,
         }
     }
+
+    /// Of one whose answer began: which attempt it was does not matter, for it has arrived.
+    fn and_broken_off(is_recorded: bool, is_reconciled: bool, may_run_again: bool) -> Self {
+        let attempt = 1;
+        let once = |on_lapse| Self::Once { on_lapse, attempt };
+        match (is_recorded, is_reconciled, may_run_again) {
+            (false, ..) => Self::Unrecorded,
+            (true, true, _) => Self::Reconciled { attempt },
+            (true, false, true) => once(OnLapse::Rerun),
+            (true, false, false) => once(OnLapse::Hold),
+        }
+    }
 }
 
 impl Failure {
     /// The upstream was lost in the middle of an answer that was read to be stored. What came of it
     /// is no answer: a client would take the end of the connection for that of the body.
     pub(crate) fn broken_off(broken: BrokenOff) -> Self {
-        let on_lapse = if broken.may_run_again {
-            OnLapse::Rerun
-        } else {
-            OnLapse::Hold
-        };
         Self {
             error: UpstreamError::BrokenOff,
-            sent: Sent::Once {
-                on_lapse,
-                attempt: 1,
-            },
+            sent: Sent::and_broken_off(
+                broken.is_recorded,
+                broken.is_reconciled,
+                broken.may_run_again,
+            ),
         }
     }
 

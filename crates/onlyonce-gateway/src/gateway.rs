@@ -21,6 +21,7 @@ use tokio::task::JoinHandle;
 use crate::admin::{self, Admin, Shown};
 use crate::config::ConfigError;
 use crate::observing;
+use crate::scopes;
 use crate::server::Server;
 use crate::settings::Settings;
 use crate::settling::Settling;
@@ -111,6 +112,7 @@ impl Gateway {
     ) -> Result<Self, StartError> {
         let engine = &observed.engine;
         warn_of_large_answers(settings, engine);
+        scopes::note(scopes::of(settings), engine).await;
         let traces = traces::from_env()?;
         let bounds = Bounds {
             allowance: Allowance::new(settings.limits.caller),
@@ -190,6 +192,7 @@ impl Gateway {
         let sites = PerWorker::new(count, settings, engine, &bounds, spans, &self.healths);
         let chores = site::chores(settings, engine, &self.healths);
         warn_of_large_answers(settings, engine);
+        self.note_scopes(settings);
         if let (Some(acceptor), Some(tls)) = (&self.tls, &settings.credentials.tls) {
             acceptor.replace(Arc::clone(tls));
         }
@@ -200,6 +203,12 @@ impl Gateway {
         self.healths.keep_only(&upstreams(settings));
         self.shown.replace(settings);
         Ok(())
+    }
+
+    /// In a task of its own: a store that is slow holds up no new settings.
+    fn note_scopes(&self, settings: &Settings) {
+        let (scopes, engine) = (scopes::of(settings), self.observed.engine.clone());
+        tokio::spawn(async move { scopes::note(scopes, &engine).await });
     }
 
     /// Stops taking connections, lets requests end, and says how many did not in time.

@@ -16,6 +16,7 @@ mod observing;
 mod pace;
 mod path;
 mod proxied;
+mod scopes;
 mod server;
 mod settings;
 mod settling;
@@ -34,7 +35,7 @@ pub use admin::{
     ObservedReport, ObservedRouteView, ObservedView, PurgedView, RecordView, RecordsPage,
     ResponseView, RouteView, SampleView, SecretView, SeenView, SettingView, SettingsView,
     SettledView, StatsView, StepView, StoreHealthView, StoreOperationView, TopView, TotalsView,
-    UpstreamView, UpstreamsView, WarningView,
+    UnsettledView, UpstreamView, UpstreamsView, WarningView,
 };
 pub use config::Config;
 pub use gateway::{Gateway, StartError, operators};

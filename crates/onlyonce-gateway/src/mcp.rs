@@ -5,17 +5,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, ORIGIN};
-use http::{HeaderMap, HeaderName, Method, Request, Response, StatusCode, Uri, request};
+use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, ORIGIN};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, request,
+};
 use http_body_util::Full;
 use onlyonce_core::{Clock as _, OnLapse, SystemClock};
 use onlyonce_mcp::Rules;
 use onlyonce_mcp::parts::{Catalog, Decision, Id, ToolCall, decide, each, has_key};
-use onlyonce_tower::{BufferLimit, Idempotent, NotBuffered, RequestBody, Room};
+use onlyonce_tower::{BufferLimit, Idempotent, KnownHosts, NotBuffered, RequestBody, Room};
 use tower_service::Service as _;
 
 use crate::auth_check::AuthCheck;
-use crate::body::{self, ClientBody, GatewayBody, passed, problem, too_much_buffered};
+use crate::body::{ClientBody, GatewayBody, problem, too_much_buffered};
 use crate::failure::Failure;
 use crate::upstream::{AnswerBody, Upstream};
 
@@ -26,6 +28,7 @@ mod batch;
 mod form;
 mod inner;
 mod list;
+mod watch;
 mod wire;
 
 type Classify = fn(&Failure) -> onlyonce_core::Release;
@@ -36,6 +39,9 @@ const CATALOG_AGE_MAX: Duration = Duration::from_secs(300);
 pub(crate) struct Terms {
     pub(crate) rules: Rules,
     pub(crate) origins: Vec<String>,
+    /// What this gateway is asked for by, if it is known: a browser says no origin when it reads from the
+    /// page's own host, which may be a name that was made to point here.
+    pub(crate) hosts: Option<KnownHosts>,
     pub(crate) key_header: HeaderName,
     pub(crate) on_lapse: OnLapse,
     pub(crate) request_bytes_max: usize,
@@ -56,11 +62,13 @@ impl Terms {
     pub(crate) fn new(
         rules: Rules,
         origins: Vec<String>,
+        hosts: Option<KnownHosts>,
         policy: &onlyonce_core::Policy,
         buffers: BufferLimit,
     ) -> Self {
         let is_reconciled = !rules.reconcile.is_empty();
         Self {
+            hosts: hosts.map(|hosts| hosts.and(origins.iter().filter_map(|it| host_of(it)))),
             origins,
             key_header: policy.http.key_header.clone(),
             on_lapse: if is_reconciled {
@@ -94,6 +102,15 @@ impl Terms {
         })
     }
 
+    /// Whether a request that reads, and does not say from which page it comes, asks for this gateway.
+    fn is_asked<B>(&self, request: &Request<B>) -> bool {
+        let is_of_a_known_page = request.headers().contains_key(ORIGIN);
+        let mut hosts = self.hosts.iter();
+        !request.method().is_safe()
+            || is_of_a_known_page
+            || hosts.all(|hosts| hosts.admit(request).is_ok())
+    }
+
     fn catalog(&self) -> MutexGuard<'_, Known> {
         let mut known = self.catalog.lock().unwrap_or_else(PoisonError::into_inner);
         if known.since.now() > CATALOG_AGE_MAX {
@@ -102,6 +119,11 @@ impl Terms {
         }
         known
     }
+}
+
+fn host_of(origin: &str) -> Option<String> {
+    let uri = origin.parse::<Uri>().ok()?;
+    uri.host().map(str::to_owned)
 }
 
 /// A page that this machine served. A name that was made to point here (DNS rebinding) is not one.
@@ -151,9 +173,22 @@ impl Endpoint {
                 "The request comes from a web page whose origin is not listed for this endpoint.",
             );
         }
+        if !self.terms.is_asked(&request) {
+            return problem(
+                StatusCode::MISDIRECTED_REQUEST,
+                "foreign-host",
+                "Foreign host",
+                "This gateway listens on this machine only and is not known by the host that the request \
+                 asks for: a web page may have been pointed at it. Ask for localhost, list the host's \
+                 origin in `mcp.origins`, or set `limits.address_header` if something is in front of it.",
+            );
+        }
         if request.method() != Method::POST {
+            // What is heard of a stream must not come compressed.
+            let identity = HeaderValue::from_static("identity");
+            request.headers_mut().insert(ACCEPT_ENCODING, identity);
             let request = request.map(RequestBody::from);
-            return to_client(self.pass(request).await);
+            return self.to_client(self.pass(request).await);
         }
         let asked = self.check.as_ref().map(|check| check.request(&request));
         request.body_mut().bound_as_a_whole();
@@ -162,7 +197,7 @@ impl Endpoint {
             Ok(read) => read,
             Err(refused) => return refused,
         };
-        // A call goes on without its caller: whatever is made of the message keeps its room taken.
+        // Whatever is made of the message keeps its room taken: a call goes on without its caller.
         parts.extensions.insert(Arc::new(room));
         parts.headers.remove(CONTENT_LENGTH);
         let messages = each(text.clone());
@@ -171,7 +206,7 @@ impl Endpoint {
             return self.batch(parts, messages, text, asked).await;
         };
         match self.decide(&parts, message) {
-            Decision::Pass | Decision::Cancel(_) => to_client(self.send(parts, text).await),
+            Decision::Pass | Decision::Cancel(_) => self.to_client(self.send(parts, text).await),
             Decision::List(id) => self.list(parts, text, &id).await,
             Decision::Refuse(answer) => form::refused_unread(answer),
             Decision::Call { id: None, .. } => no_id(),
@@ -240,26 +275,27 @@ impl Endpoint {
     ) -> Response<GatewayBody> {
         let is_covered = self.covers(&parts, &call).await;
         match (is_covered, has_key(&call, &self.terms.rules)) {
-            (false, _) => to_client(self.send(parts, text).await),
+            (false, _) => self.to_client(self.send(parts, text).await),
             (true, false) => {
                 parts.headers.remove(&self.terms.key_header);
-                to_client(self.send(parts, call.message()).await)
+                self.to_client(self.send(parts, call.message()).await)
             }
             (true, true) => self.once(parts, id, Arc::new(*call), asked).await,
         }
     }
 
-    /// Passes a message on.
+    /// Passes a message on. It takes its room with it, for it may be long on its way.
     async fn send(
         &self,
-        parts: request::Parts,
+        mut parts: request::Parts,
         text: String,
     ) -> Result<Response<AnswerBody>, Failure> {
-        self.pass(Request::from_parts(
-            parts,
-            RequestBody::whole(Bytes::from(text)),
-        ))
-        .await
+        let text = Bytes::from(text);
+        let body = match parts.extensions.remove::<Arc<Room>>() {
+            Some(room) => RequestBody::whole_within(text, room),
+            None => RequestBody::whole(text),
+        };
+        self.pass(Request::from_parts(parts, body)).await
     }
 
     async fn pass(
@@ -267,13 +303,6 @@ impl Endpoint {
         request: Request<RequestBody<ClientBody>>,
     ) -> Result<Response<AnswerBody>, Failure> {
         self.upstream().clone().call(request).await
-    }
-}
-
-fn to_client(answer: Result<Response<AnswerBody>, Failure>) -> Response<GatewayBody> {
-    match answer {
-        Ok(response) => response.map(passed),
-        Err(failure) => body::upstream_failed(&failure),
     }
 }
 

@@ -8,7 +8,9 @@ use http::{HeaderName, HeaderValue, Method, Request, Response};
 use hyper::body::Incoming;
 use onlyonce_core::{Engine, Release};
 use onlyonce_observe::traces::{RequestSpan, Traces};
-use onlyonce_tower::{BrokenOff, ClientAddress, Idempotent, PathParams, Replayed, RequestBody};
+use onlyonce_tower::{
+    BrokenOff, ClientAddress, Idempotent, KnownHosts, PathParams, Replayed, RequestBody,
+};
 use tower_service::Service;
 
 use crate::auth_check::AuthCheck;
@@ -125,6 +127,7 @@ impl Site {
             engine,
             bounds,
             settings,
+            hosts: hosts(settings),
         };
         let mut upstreams = Upstreams::default();
         let timeouts = &settings.timeouts;
@@ -310,4 +313,12 @@ impl Site {
         let handled = || all().filter_map(|route| self.handling_of(*route));
         handled().any(Handling::enforces) || !handled().any(Handling::observes)
     }
+}
+
+/// What the gateway is asked for by, if only this machine reaches it and nothing is said to be in front of
+/// it. Any other may have any name.
+fn hosts(settings: &Settings) -> Option<KnownHosts> {
+    let listen = settings.listen;
+    let is_local = listen.ip().is_loopback() && settings.limits.address_header.is_none();
+    is_local.then(|| KnownHosts::of(listen))
 }

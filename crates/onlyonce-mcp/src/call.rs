@@ -169,7 +169,7 @@ impl ToolCall {
         derive_key(run, raw(&[id]).get().as_bytes(), false)
     }
 
-    /// A request for the list of tools, as whoever makes this call would send it.
+    /// A request for the list of tools, as the caller of this tool would send it.
     pub fn list_request(&self, id: &Id, cursor: Option<&str>) -> String {
         let mut params = Members::default();
         if let Some(mut meta) = self.meta.clone() {

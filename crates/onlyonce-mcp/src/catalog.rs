@@ -6,10 +6,14 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::members::{Members, raw, read};
+use crate::message::Message;
 use crate::rules::{KEY_BYTES_MAX, Tools};
 
 /// The argument that carries the key; the member of `_meta` has the same name.
 pub(crate) const KEY: &str = "idempotencyKey";
+
+/// The notification that a server's tools have changed.
+const LIST_CHANGED: &str = "notifications/tools/list_changed";
 
 /// No example of a key: a model would send that one.
 const ABOUT_KEY: &str = "Makes retries safe. For each new action make a new random UUID and send it \
@@ -55,6 +59,19 @@ impl Catalog {
     pub(crate) fn headers_of(&self, tool: &str) -> Vec<(String, String)> {
         let known = self.tools.get(tool);
         known.map(|known| known.headers.clone()).unwrap_or_default()
+    }
+
+    /// Hears what the server says: it may be that its tools have changed.
+    pub fn hear(&mut self, message: &str) {
+        // Most of what a server says is something else, and not worth reading.
+        if !message.contains("list_changed") {
+            return;
+        }
+        if let Message::Notification { method, .. } = Message::read(message)
+            && method == LIST_CHANGED
+        {
+            self.forget();
+        }
     }
 
     /// Knows nothing any more: the server's tools have changed.

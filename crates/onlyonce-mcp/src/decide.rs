@@ -7,13 +7,11 @@ use crate::answer::unreadable;
 use crate::call::{Ambiguous, CALL_ID, SentKey, ToolCall};
 use crate::catalog::KEY;
 use crate::keys;
-use crate::members::Members;
-use crate::message::{Id, Message};
+use crate::message::{Id, Message, cancels};
 use crate::rules::Rules;
 
 pub(crate) const TOOLS_CALL: &str = "tools/call";
 pub(crate) const TOOLS_LIST: &str = "tools/list";
-const CANCELLED: &str = "notifications/cancelled";
 
 /// What to do with a message of a client.
 #[derive(Debug)]
@@ -38,7 +36,11 @@ pub enum Decision {
 /// Decides what a message is. `header` is a key that came beside it, and counts if there is none in it.
 pub fn decide(message: &str, rules: &Rules, header: Option<&str>) -> Decision {
     let judge = Judge { rules, header };
-    match Message::read(message) {
+    let read = Message::read(message);
+    if let Some(id) = cancels(&read) {
+        return Decision::Cancel(id);
+    }
+    match read {
         Message::Request { id, method, params } if method == TOOLS_CALL => {
             judge.called(message, Some(id), params)
         }
@@ -46,13 +48,8 @@ pub fn decide(message: &str, rules: &Rules, header: Option<&str>) -> Decision {
             judge.called(message, None, params)
         }
         Message::Request { id, method, .. } if method == TOOLS_LIST => Decision::List(id),
-        Message::Notification { method, params } if method == CANCELLED => {
-            let params = params.and_then(Members::of);
-            let id = params.and_then(|params| params.get("requestId").map(Id::of));
-            id.map_or(Decision::Pass, Decision::Cancel)
-        }
         // A server may read what we cannot, and would run it as often as it is sent.
-        Message::Unreadable if judge.may_have_key(message) => {
+        Message::Unreadable if judge.may_have_key(message) || may_be_spelled_otherwise(message) => {
             Decision::Refuse(unreadable(&Id::null()))
         }
         Message::Request { .. }
@@ -61,6 +58,11 @@ pub fn decide(message: &str, rules: &Rules, header: Option<&str>) -> Decision {
         | Message::Other
         | Message::Unreadable => Decision::Pass,
     }
+}
+
+/// Whether a message may have names in it that are not seen in its text: in UTF-16, or escaped.
+fn may_be_spelled_otherwise(message: &str) -> bool {
+    message.contains('\0') || message.contains("\\u")
 }
 
 struct Judge<'a> {

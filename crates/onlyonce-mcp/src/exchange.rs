@@ -92,10 +92,9 @@ pub async fn exchange(
         let text = String::from_utf8_lossy(&body);
         let mut found = None;
         for message in each(text.into_owned()) {
-            // A bad request that is answered by its id was read; any other of these was not.
-            let is_read =
-                head.status == StatusCode::BAD_REQUEST || !is_before_the_tool(head.status);
-            if answers(&message, id) && is_read {
+            // What answers the id was read, whatever the status: servers map a tool's exception to one,
+            // also if it was raised after the effect.
+            if answers(&message, id) {
                 found = Some(message);
             } else if head.status.is_success() && is_message(&message) {
                 other(message).await;
@@ -231,8 +230,8 @@ fn resumption(request: &Request<Bytes>) -> impl Fn(&str) -> Request<Bytes> + use
     }
 }
 
-/// Whether a server that answers like this says so before it looks at the tool: who asks, where, in which
-/// session, in which form. No JSON-RPC error says as much.
+/// Whether a server that answers with this status, and with nothing to the request's id, says so before it
+/// looks at the tool: who asks, where, in which session, in which form. No JSON-RPC error says as much.
 pub fn is_before_the_tool(status: StatusCode) -> bool {
     matches!(
         status.as_u16(),

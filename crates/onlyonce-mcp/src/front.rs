@@ -1,6 +1,6 @@
 //! Clients on streamable HTTP before servers on pipes: each session has a server of its own, and requests of
-//! the revisions without sessions share one with no one but their own caller. Without a listener: whoever has
-//! one says who the caller is, and checks where a request comes from.
+//! the revisions without sessions share one with no one but their own caller. It has no listener: the program
+//! that has one says who the caller is, and checks where a request comes from.
 
 use std::io;
 use std::sync::Arc;
@@ -89,7 +89,7 @@ impl Front {
         Self { table }
     }
 
-    /// Answers one request to the endpoint. `caller` names whoever sends it: sessions and keys of different
+    /// Answers one request to the endpoint. `caller` names its sender: sessions and keys of different
     /// callers never meet. Dropping the future, or the answer's body, stops nothing that has begun, except
     /// that revisions without sessions have it cancel a request without a key.
     pub async fn answer(

@@ -44,6 +44,6 @@ pub use exchange::{AnswerBody, Http, Unanswered};
 pub use front::{Bounds, End, Front, FrontBody, Servers, Started};
 pub use proxy::{Ended, Proxy};
 pub use remote::Remote;
-pub use rules::{Background, Derive, Errors, Rules, Tools};
+pub use rules::{Background, Derive, Errors, NO_CALL_ID, OnCancel, Rules, Tools};
 pub use session::Caller;
 pub use verify::{Verify, VerifyError};

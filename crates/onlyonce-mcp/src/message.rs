@@ -13,6 +13,7 @@ use crate::members::{Members, raw, read};
 /// How a session begins, and what a client says once it has.
 pub(crate) const INITIALIZE: &str = "initialize";
 pub(crate) const INITIALIZED: &str = "notifications/initialized";
+const CANCELLED: &str = "notifications/cancelled";
 
 /// A request's id. Compared as a value, `"a"` and `"\u0061"` are one, and sent back as it was written:
 /// a number with more digits than we can hold would be another one.
@@ -264,13 +265,22 @@ impl Reply {
     }
 }
 
+/// Which request this cancels, if it is such a notification.
+pub(crate) fn cancels(message: &Message<'_>) -> Option<Id> {
+    let Message::Notification { method, params } = message else {
+        return None;
+    };
+    let params = params.filter(|_| method == CANCELLED).and_then(Members::of);
+    params.and_then(|params| params.get("requestId").map(Id::of))
+}
+
 /// The notification that a request is cancelled.
 pub(crate) fn cancelled(id: &Id) -> String {
     let mut params = Members::default();
     params.set("requestId", id.to_raw());
     let mut message = Members::default();
     message.set("jsonrpc", raw("2.0"));
-    message.set("method", raw("notifications/cancelled"));
+    message.set("method", raw(CANCELLED));
     message.set("params", params.to_raw());
     message.to_raw().get().to_owned()
 }

@@ -63,7 +63,7 @@ impl Pending {
         Some(answered)
     }
 
-    /// Who waits for the answer to a request of ours.
+    /// The caller that waits for the answer to a request of ours.
     pub(crate) fn asked(&self, id: &Id) -> Option<oneshot::Sender<Heard>> {
         lock(&self.asked).replies.remove(id)
     }

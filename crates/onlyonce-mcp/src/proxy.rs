@@ -241,7 +241,7 @@ async fn hear_client(client: impl AsyncRead + Unpin, session: &Arc<Session>) -> 
     let mut lines = Lines::new(client, LINE_BYTES_MAX);
     while let Some(line) = lines.next().await? {
         for message in each(line) {
-            session.client_said(message, None).await;
+            session.client_wrote(message).await;
         }
     }
     Ok(())

@@ -18,7 +18,7 @@ use self::state::State;
 pub(crate) use self::state::{SESSION, VERSION};
 use crate::decide::{Decision, decide};
 use crate::exchange::{Exchanged, Http, Unanswered, exchange, is_before_the_tool};
-use crate::message::{Id, Message, is_initialized};
+use crate::message::{Id, Message, Reply, is_initialized};
 use crate::pending::lock;
 use crate::proxy::LINE_BYTES_MAX;
 use crate::session::Session;
@@ -200,10 +200,12 @@ impl Peer {
         };
         self.state().session = None;
         match self.ask(&initialize, &id).await {
-            Exchanged::Answered { message, headers } => {
+            Exchanged::Answered { message, headers }
+                if matches!(Reply::of(&message), Some(Reply::Result(_))) =>
+            {
                 self.state().learn(&initialize, &message, &headers);
             }
-            Exchanged::Refused(_) | Exchanged::Unanswered(_) => {
+            Exchanged::Answered { .. } | Exchanged::Refused(_) | Exchanged::Unanswered(_) => {
                 // What comes next finds it lost again, and tries again.
                 self.state().session = Some(lost.clone());
                 return false;
@@ -241,7 +243,7 @@ fn bytes_max() -> usize {
     usize::try_from(LINE_BYTES_MAX).unwrap_or(usize::MAX)
 }
 
-/// What a server said instead of an answer, for whoever asked.
+/// What a server said instead of an answer, for the caller that asked.
 fn describe(refused: &Response<Bytes>) -> String {
     let said = String::from_utf8_lossy(refused.body());
     let said: String = said.trim().chars().take(SHOWN_CHARS_MAX).collect();

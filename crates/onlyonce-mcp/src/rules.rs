@@ -17,10 +17,12 @@ const RESULT_BYTES_MAX: usize = 8 << 20;
 const LEASE: Duration = Duration::from_secs(10);
 /// A duplicate is refused as still running before its client, which usually waits a minute, gives up.
 const WAIT_MAX: Duration = Duration::from_secs(45);
-/// How long a tool may run. Whoever waits for it decides sooner.
+/// How long a tool may run. The waiting client decides sooner.
 const RUN_MAX: Duration = Duration::from_secs(60 * 60);
 /// Unique for each call of the model, and the same when the call is sent again.
 const CLAUDE_CODE: &str = "claudecode/toolUseId";
+/// Stands for none of the names that are known, for a client that gives one call several.
+pub const NO_CALL_ID: &str = "none";
 const RETRY_AFTER: Duration = Duration::from_secs(2);
 
 /// How calls are made to run once.
@@ -34,6 +36,8 @@ pub struct Rules {
     pub on_lapse: OnLapse,
     /// What a retry of a call gets that the tool answered with an error.
     pub errors: Errors,
+    /// What a client that cancels a call with a key means by it.
+    pub on_cancel: OnCancel,
     /// How long a result is kept.
     pub keep_for: Duration,
     /// The members of a call's `_meta` in which clients name one call of their model, as Claude Code
@@ -65,12 +69,24 @@ impl Rules {
             tools: Tools::default(),
             on_lapse: OnLapse::Hold,
             errors: Errors::Replay,
+            on_cancel: OnCancel::Stop,
             keep_for: Duration::from_secs(24 * 60 * 60),
-            call_ids: vec![CLAUDE_CODE.to_owned()],
+            call_ids: Self::call_ids(&[]),
             derive: None,
             reconcile: Vec::new(),
             background: None,
         }
+    }
+
+    /// The members of `_meta` that name calls: those that are known, and `more`. Where one of `more` is
+    /// [`NO_CALL_ID`], only what else is in it.
+    pub fn call_ids(more: &[String]) -> Vec<String> {
+        let known = [CLAUDE_CODE.to_owned()];
+        let known = known
+            .iter()
+            .filter(|_| !more.iter().any(|it| it == NO_CALL_ID));
+        let more = more.iter().filter(|it| *it != NO_CALL_ID);
+        known.chain(more).cloned().collect()
     }
 
     /// How to find out whether a call of this tool happened.
@@ -118,6 +134,16 @@ pub enum Errors {
     Replay,
     /// Another try, whatever the tool did before its error: also where a lapsed call is held.
     Rerun,
+}
+
+/// What a client that cancels a call with a key means by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnCancel {
+    /// The tool is to stop: the server is told, and has a moment to say how the call ended. If it does not, the
+    /// outcome is unknown.
+    Stop,
+    /// It does not wait any more, as after a time-out: the call goes on, and a retry gets its result.
+    Leave,
 }
 
 /// A key for calls without one: the same conversation, tool and arguments are the same call.

@@ -1,6 +1,6 @@
 //! One client and one server. Everything passes as it came, but for three things: lists of tools
-//! get the key, calls with a key go through the engine, and a client that cancels such a call only
-//! stops waiting for it.
+//! get the key, calls with a key go through the engine, and one that is cancelled is cancelled under
+//! the id that it has at the server, which may still say how it ended.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -17,9 +17,9 @@ use crate::catalog::Catalog;
 use crate::decide::{Decision, decide};
 use crate::exchange::Unanswered;
 use crate::keys::{self, KeyOrigin};
-use crate::message::{Id, Ids, Message, Reply, cancelled, is_initialized};
+use crate::message::{Id, Ids, Message, Reply, cancelled, cancels, is_initialized};
 use crate::pending::{CallNumber, Heard, Pending, lock};
-use crate::rules::Rules;
+use crate::rules::{OnCancel, Rules};
 
 mod run;
 
@@ -77,7 +77,18 @@ impl Session {
         })
     }
 
-    /// Takes a message of the client. `header` is a key that came beside it.
+    /// Takes a message of a client that cancels in words alone.
+    pub(crate) async fn client_wrote(self: &Arc<Self>, line: String) {
+        if let Some(id) = cancels(&Message::read(&line))
+            && self.client_stopped(&id).await
+        {
+            return;
+        }
+        self.client_said(line, None).await;
+    }
+
+    /// Takes a message of the client. `header` is a key that came beside it. One that cancels a call of ours says
+    /// that nobody waits for it any more.
     pub(crate) async fn client_said(self: &Arc<Self>, line: String, header: Option<&str>) {
         match decide(&line, &self.rules, header) {
             Decision::Call { id, call } => return self.take(id, line, *call).await,
@@ -107,7 +118,11 @@ impl Session {
     /// ours is cancelled too, under the id that it has at the server. Returns whether it was one.
     pub(crate) async fn client_stopped(&self, id: &Id) -> bool {
         let calls = self.pending.cancel(id);
-        for number in &calls {
+        let stopped = match self.rules.on_cancel {
+            OnCancel::Stop => &calls[..],
+            OnCancel::Leave => &[],
+        };
+        for number in stopped {
             if let Some(at_server) = self.pending.stop(*number) {
                 self.tell_server(cancelled(&at_server)).await;
             }
@@ -118,7 +133,7 @@ impl Session {
     pub(crate) async fn server_said(&self, line: String) {
         match Message::read(&line) {
             Message::Response { id, reply } if self.ids.made(&id) => {
-                // Whoever asked may have stopped waiting, or has been answered before.
+                // The caller may have stopped waiting, or has been answered before.
                 if let Some(us) = self.pending.asked(&id) {
                     drop(us.send(Heard::Reply(reply)));
                 }
@@ -130,15 +145,8 @@ impl Session {
                     return self.tell_client(Reply::Result(list).message(&id)).await;
                 }
             }
-            Message::Notification { method, .. }
-                if method == "notifications/tools/list_changed" =>
-            {
-                lock(&self.catalog).forget();
-            }
-            Message::Request { .. }
-            | Message::Notification { .. }
-            | Message::Other
-            | Message::Unreadable => {}
+            Message::Notification { .. } => lock(&self.catalog).hear(&line),
+            Message::Request { .. } | Message::Other | Message::Unreadable => {}
         }
         self.tell_client(line).await;
     }
@@ -159,7 +167,7 @@ impl Session {
         };
         match unanswered {
             Unanswered::NotSent(_) => drop(us.send(Heard::NotSent)),
-            // Without a word: whoever waits takes it for lost.
+            // Without a word: the waiting caller takes it for lost.
             Unanswered::Lost(_) => drop(us),
         }
     }

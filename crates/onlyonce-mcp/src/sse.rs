@@ -35,6 +35,10 @@ pub struct Events {
     id: Option<String>,
     retry: Option<Duration>,
     is_start: bool,
+    /// Larger events are left out.
+    skips_large: bool,
+    /// The current event is one of them: of its lines it is only kept whether they are empty.
+    is_skipped: bool,
 }
 
 impl Events {
@@ -48,6 +52,16 @@ impl Events {
             id: None,
             retry: None,
             is_start: true,
+            skips_large: false,
+            is_skipped: false,
+        }
+    }
+
+    /// The same, and larger ones are left out.
+    pub fn small(bytes_max: usize) -> Self {
+        Self {
+            skips_large: true,
+            ..Self::new(bytes_max)
         }
     }
 
@@ -67,21 +81,33 @@ impl Events {
                     self.after_cr = byte == b'\r';
                     events.extend(self.end_line());
                 }
-                other => {
-                    let held = self.data.as_ref().map_or(0, String::len);
-                    if self.line.len() + held >= self.bytes_max {
-                        let bytes_max = self.bytes_max;
-                        return Err(TooLarge { bytes_max });
-                    }
-                    self.line.push(other);
-                }
+                other => self.push(other)?,
             }
         }
         Ok(events)
     }
 
+    fn push(&mut self, byte: u8) -> Result<(), TooLarge> {
+        let held = self.data.as_ref().map_or(0, String::len);
+        if !self.is_skipped && self.line.len() + held < self.bytes_max {
+            self.line.push(byte);
+            return Ok(());
+        }
+        if !self.skips_large {
+            let bytes_max = self.bytes_max;
+            return Err(TooLarge { bytes_max });
+        }
+        (self.is_skipped, self.data) = (true, None);
+        self.line = vec![byte];
+        Ok(())
+    }
+
     fn end_line(&mut self) -> Option<Event> {
         let line = std::mem::take(&mut self.line);
+        if self.is_skipped {
+            self.is_skipped = !line.is_empty();
+            return None;
+        }
         let line = String::from_utf8_lossy(&line);
         let line = match std::mem::take(&mut self.is_start) {
             true => line.trim_start_matches('\u{feff}'),

@@ -315,6 +315,11 @@ impl All {
         let of = OfUpstream { upstream };
         self.upstream_up.get_or_create(&of).set(i64::from(is_up));
     }
+
+    pub(crate) fn forget_upstream(&self, upstream: &Arc<str>) {
+        let upstream = Arc::clone(upstream);
+        self.upstream_up.remove(&OfUpstream { upstream });
+    }
 }
 
 /// Registers, and gives what it registered.

@@ -196,6 +196,11 @@ impl Metrics {
         self.all.set_upstream_up(upstream, is_up);
     }
 
+    /// Says no longer whether `upstream` is up: it is not used any more.
+    pub fn forget_upstream(&self, upstream: &Arc<str>) {
+        self.all.forget_upstream(upstream);
+    }
+
     /// Everything, in the text format of OpenMetrics.
     pub fn page(&self) -> String {
         let _one = self

@@ -66,7 +66,7 @@ rules! { World {
 /// A bug to plant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
-    /// The store does not compare tokens: whoever comes last finishes.
+    /// The store does not compare tokens: the last to come finishes.
     FencingOff,
     /// Released tokens are not remembered.
     NoGraves,

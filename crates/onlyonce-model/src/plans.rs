@@ -82,6 +82,7 @@ impl Plan {
             Self::engines("three processes, forget", three),
             Self::engines("three processes, hold and rerun", held),
             Self::engines("three processes, two keys", keys),
+            Self::quorum("quorum, admission", Bounds::ADMITTED),
             Self::quorum("quorum, tried again", Bounds::LARGE),
             Self::quorum("quorum, late messages", Bounds::LATE),
         ]

@@ -1,4 +1,4 @@
-//! Proposers and three acceptors, one of which may lose its disk.
+//! Proposers and three acceptors, one of which may lose its disk and be admitted again.
 //!
 //! Each proposer takes calls for one key, one after the other: it claims, and completes what it was
 //! granted. A question to a server may arrive there any number of times, or never, and its answer may be
@@ -7,7 +7,7 @@
 //! so no lease lapses: what is checked is that a majority decides once, and that what was decided is not
 //! lost.
 //!
-//! What an acceptor answers is [`onlyonce_quorum::Model`], what a proposer makes of the answers is
+//! Who an acceptor is and what it answers is [`ModelServer`], what a proposer makes of the answers is
 //! [`Tries`], and what is written is decided by
 //! [`SlotRegister`](onlyonce_quorum::SlotRegister).
 
@@ -19,14 +19,17 @@ use std::time::Duration;
 use bytes::Bytes;
 use onlyonce_core::Claim;
 use onlyonce_quorum::{
-    Accept, Accepted, Ballot, Decision, Model as Acceptor, Prepare, Prepared, Tries,
+    Accept, Accepted, Ballot, Decision, Deed, EPOCH_FIRST, Fault, ModelServer, Pass, Prepare,
+    Prepared, Tries, Turned, Votes,
 };
 use stateright::{Model, Property};
 
 use self::bounds::{claims, name};
+use self::keeper::Keeper;
 use crate::rules::rules;
 
 mod bounds;
+mod keeper;
 mod proposer;
 
 pub use self::bounds::Bounds;
@@ -55,11 +58,23 @@ pub enum Bug {
     VotesAfterLoss,
     /// What was found at a single server is taken for decided, and not written back.
     NoWriteBack,
+    /// A server that lost its disk is admitted in the epoch in which it lost it.
+    EpochNotRaised,
+    /// A proposer goes on in a new epoch with the promises and acceptances of the old one.
+    FollowsEpoch,
+    /// A server that lost its disk is admitted before what the others have is written to a majority.
+    AdmittedAtOnce,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 2] = [Self::VotesAfterLoss, Self::NoWriteBack];
+    pub const ALL: [Self; 5] = [
+        Self::VotesAfterLoss,
+        Self::NoWriteBack,
+        Self::EpochNotRaised,
+        Self::FollowsEpoch,
+        Self::AdmittedAtOnce,
+    ];
 }
 
 /// The model.
@@ -75,7 +90,8 @@ pub struct Quorum {
 /// A state of it.
 #[derive(Clone, Debug, PartialEq, Hash)]
 pub struct State {
-    servers: Vec<Server>,
+    servers: Vec<ModelServer>,
+    keeper: Keeper,
     proposers: Vec<Proposer>,
     disks_lost: u8,
     late: u8,
@@ -85,13 +101,6 @@ pub struct State {
     granted: BTreeSet<Run>,
     /// The first rule that was broken: nothing happens after that.
     pub(crate) broken: Option<Rule>,
-}
-
-/// A server.
-#[derive(Clone, Debug, PartialEq, Hash)]
-struct Server {
-    acceptor: Acceptor,
-    votes: bool,
 }
 
 /// An execution: that of a proposer for one of its calls.
@@ -108,6 +117,8 @@ struct Proposer {
     calls: u8,
     /// How many ballots it has made.
     ballots: u8,
+    /// The epoch that it has heard of.
+    epoch: u64,
     /// What was known when its present call began.
     known: Option<Run>,
     verb: Verb,
@@ -115,7 +126,7 @@ struct Proposer {
     sent: Vec<Question>,
     tries: Tries<Said>,
     /// What it wrote last, and the promise that came with it.
-    ahead: Option<(Ballot, Bytes)>,
+    ahead: Option<(Ballot, u64, Bytes)>,
     phase: Phase,
 }
 
@@ -131,6 +142,25 @@ enum Verb {
 enum Question {
     Prepare(Prepare),
     Accept(Accept),
+}
+
+impl Question {
+    fn epoch(&self) -> u64 {
+        match self {
+            Self::Prepare(ask) => ask.epoch,
+            Self::Accept(ask) => ask.epoch,
+        }
+    }
+}
+
+/// Servers have no names here: they are alike.
+fn pass(epoch: u64) -> Pass {
+    Pass {
+        seat: String::new(),
+        members: String::new(),
+        epoch,
+        until: None,
+    }
 }
 
 /// Where a proposer's step stands: with the answers that it has heard.
@@ -178,8 +208,14 @@ pub enum Step {
     GoesOn(usize),
     /// A proposer hears from too few, and begins its step anew.
     StartsOver(usize),
-    /// A server loses its disk.
+    /// A server loses its disk, and joins again.
     LosesDisk(usize),
+    /// A server is told of the epoch that is raised for one that lost its disk.
+    Raises(usize),
+    /// What the others have is written to a majority of them.
+    WritesBack,
+    /// The server that lost its disk votes again.
+    Admits(usize),
 }
 
 impl Quorum {
@@ -201,10 +237,23 @@ impl Quorum {
     }
 
     fn arrives(&self, state: &mut State, of: usize, question: usize, at: usize, is_heard: bool) {
-        let acceptor = &mut state.servers[at].acceptor;
+        let server = &mut state.servers[at];
         let proposer = &mut state.proposers[of];
         state.late += u8::from(question + 1 < proposer.sent.len());
-        match &proposer.sent[question] {
+        let question = &proposer.sent[question];
+        let epoch = match self.bug {
+            Some(Bug::FollowsEpoch) => server.epoch(),
+            Some(_) | None => question.epoch(),
+        };
+        let acceptor = match server.vote(&pass(epoch), NOW) {
+            Ok(acceptor) => acceptor,
+            Err(Turned::Stranger(Fault::Raised(epoch))) if is_heard => {
+                proposer.epoch = proposer.epoch.max(epoch);
+                return;
+            }
+            Err(Turned::Stranger(_) | Turned::Late) => return,
+        };
+        match question {
             Question::Prepare(ask) => {
                 let answer = acceptor.prepare(ask, NOW);
                 if let (true, Phase::Preparing(heard)) = (is_heard, &mut proposer.phase) {
@@ -222,11 +271,13 @@ impl Quorum {
 
     fn loses_disk(&self, state: &mut State, at: usize) {
         state.disks_lost += 1;
-        state.servers[at] = Server {
-            acceptor: Acceptor::default(),
-            // Its identity is gone too: docs/protocol.md#rule-39.
-            votes: self.bug == Some(Bug::VotesAfterLoss),
+        // Its identity is gone too: docs/protocol.md#rule-39.
+        state.servers[at] = match self.bug {
+            Some(Bug::VotesAfterLoss) => ModelServer::founder("", ""),
+            Some(_) | None => ModelServer::default(),
         };
+        let epoch = EPOCH_FIRST;
+        state.servers[at].identify("", "", &Deed::Join { epoch }, NOW);
     }
 
     fn steps_of(&self, id: usize, state: &State, steps: &mut Vec<Step>) {
@@ -253,11 +304,14 @@ impl Quorum {
         let first = if is_bounded { last } else { 0 };
         for question in first..proposer.sent.len() {
             for (at, server) in state.servers.iter().enumerate() {
-                if !server.votes {
+                if server.votes() != Votes::Yes {
                     continue;
                 }
                 let is_new = heard.as_ref().is_some_and(|heard| !heard.contains(&at));
                 for is_heard in [false, true] {
+                    if !is_heard && !self.bounds.loses_answers {
+                        continue;
+                    }
                     if !is_heard || (question == last && is_new) {
                         steps.push(Step::Arrives {
                             of: id,
@@ -327,12 +381,9 @@ impl Model for Quorum {
     type Action = Step;
 
     fn init_states(&self) -> Vec<State> {
-        let server = Server {
-            acceptor: Acceptor::default(),
-            votes: true,
-        };
         vec![State {
-            servers: vec![server; SERVERS],
+            servers: vec![ModelServer::founder("", ""); SERVERS],
+            keeper: Keeper::default(),
             proposers: vec![Proposer::default(); self.claims.len()],
             disks_lost: 0,
             late: 0,
@@ -352,6 +403,9 @@ impl Model for Quorum {
         if state.disks_lost < self.bounds.disks_lost_max {
             steps.extend((0..SERVERS).map(Step::LosesDisk));
         }
+        if self.bounds.admits {
+            self.steps_of_keeper(state, steps);
+        }
     }
 
     fn next_state(&self, state: &State, step: Step) -> Option<State> {
@@ -367,6 +421,9 @@ impl Model for Quorum {
             Step::GoesOn(id) => self.goes_on(&mut next, id),
             Step::StartsOver(id) => self.starts_over(&mut next, id),
             Step::LosesDisk(at) => self.loses_disk(&mut next, at),
+            Step::Raises(at) => next.raises(at),
+            Step::WritesBack => self.writes_back(&mut next),
+            Step::Admits(at) => self.admits(&mut next, at),
         }
         next.sort_servers();
         (next != *state).then_some(next)

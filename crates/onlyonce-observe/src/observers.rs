@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onlyonce_core::event::TracingSubscriber;
-use onlyonce_core::{About, Deed, Event, Operated, Record, Slot, Subscriber};
+use onlyonce_core::key::Hint;
+use onlyonce_core::{About, Deed, Event, Meta, Operated, Record, Slot, Subscriber};
 use onlyonce_metrics::{Metrics, StoreWatch};
 use tokio::sync::Notify;
 use tracing::Level;
@@ -14,6 +15,26 @@ use crate::ends::{Ends, Told};
 use crate::feed::Feed;
 use crate::hot::HotKeys;
 
+/// Tells what an operator did to no record in particular.
+pub(crate) fn at_large<T>(operated: Operated, tell: impl FnOnce(&About<'_>, &Event) -> T) -> T {
+    let nothing = Arc::new(Meta {
+        hint: Hint::default(),
+        operation: "".into(),
+        actor: None,
+        holder: "".into(),
+        trace: None,
+        credential: None,
+    });
+    let about = About {
+        slot: &Slot::from_bytes([0; Slot::BYTES]),
+        meta: &nothing,
+        fingerprint: None,
+        intake: None,
+        route: None,
+    };
+    tell(&about, &Event::Operated(Box::new(operated)))
+}
+
 /// Everyone who listens.
 #[derive(Clone)]
 pub struct Observers {
@@ -22,11 +43,18 @@ pub struct Observers {
     hot: Arc<HotKeys>,
     audit: Option<Arc<Audit>>,
     ends: Arc<Ends>,
+    /// Those of the service itself, besides these.
+    own: Arc<[Arc<dyn Subscriber>]>,
 }
 
 impl Observers {
     /// `sweep` asks for a sweep of a store that hands over what has ended.
-    pub(crate) fn new(store: StoreWatch, audit: Option<Audit>, sweep: Option<Arc<Notify>>) -> Self {
+    pub(crate) fn new(
+        store: StoreWatch,
+        audit: Option<Audit>,
+        own: Vec<Arc<dyn Subscriber>>,
+        sweep: Option<Arc<Notify>>,
+    ) -> Self {
         let metrics = Arc::new(Metrics::new(store));
         if sweep.is_some() {
             metrics.count_ends_told();
@@ -51,6 +79,7 @@ impl Observers {
             hot: Arc::default(),
             audit,
             ends: Ends::start(told, sweep),
+            own: own.into(),
         }
     }
 
@@ -88,6 +117,7 @@ impl Observers {
             Arc::clone(&self.ends) as _,
         ];
         all.extend(self.audit.clone().map(|audit| audit as Arc<dyn Subscriber>));
+        all.extend(self.own.iter().cloned());
         all
     }
 
@@ -116,6 +146,11 @@ impl Observers {
         }
     }
 
+    /// Tells what an operator did to no record in particular.
+    pub fn operated_at_large(&self, operated: Operated) {
+        at_large(operated, |about, event| self.tell(about, event));
+    }
+
     fn tell(&self, about: &About<'_>, event: &Event) {
         TracingSubscriber.on_event(about, event);
         self.metrics.on_event(about, event);
@@ -123,6 +158,9 @@ impl Observers {
         self.ends.on_event(about, event);
         if let Some(audit) = &self.audit {
             audit.on_event(about, event);
+        }
+        for subscriber in &*self.own {
+            subscriber.on_event(about, event);
         }
     }
 

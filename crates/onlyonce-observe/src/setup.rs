@@ -99,7 +99,7 @@ impl Setup {
         self
     }
 
-    /// Tells `subscriber` too.
+    /// Tells `subscriber` too, of what the engine does and of what operators do.
     #[must_use]
     pub fn subscribe(mut self, subscriber: Arc<dyn Subscriber>) -> Self {
         self.subscribers.push(subscriber);
@@ -124,13 +124,13 @@ impl Setup {
         let sweep = Arc::new(Notify::new());
         sweep.notify_one();
         let hands_over = store.operate().is_some_and(Operate::hands_over_ended);
-        let observers = Observers::new(watch, audit, hands_over.then(|| Arc::clone(&sweep)));
+        let early = hands_over.then(|| Arc::clone(&sweep));
+        let observers = Observers::new(watch, audit, self.subscribers, early);
         let mut builder = configure(Engine::builder(store)).sweep_early(sweep);
         if let Some(server) = self.server {
             builder = builder.server(server);
         }
-        let subscribers = observers.subscribers();
-        for subscriber in subscribers.into_iter().chain(self.subscribers) {
+        for subscriber in observers.subscribers() {
             builder = builder.subscribe(subscriber);
         }
         // A name made at random is nobody's before.

@@ -23,10 +23,11 @@ pub trait Acceptor: Send + Sync + 'static {
     async fn accept(&self, ask: &Accept) -> Result<Accepted, Fault>;
 
     /// Tells what was accepted so far, and promises nothing.
-    async fn look(&self, key: &Arc<[u8]>) -> Result<Seen, Fault>;
+    async fn look(&self, ask: &Look) -> Result<Seen, Fault>;
 
-    /// Some of the registers that this server has, from a place that the last answer named.
-    async fn names(&self, from: Option<Cursor>) -> Result<Names, Fault>;
+    /// Some of the registers that this server has, from a place that the last answer named. It is a
+    /// vote: a server that lost some of them has none to tell.
+    async fn names(&self, epoch: u64, from: Option<Cursor>) -> Result<Names, Fault>;
 
     /// Listens for changes of a register, where that can be had.
     async fn listen(&self, key: &Arc<[u8]>) -> Result<Box<dyn Bell>, Fault>;
@@ -54,6 +55,15 @@ pub struct Names {
     pub next: Option<Cursor>,
 }
 
+/// Asks what was accepted so far.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Look {
+    /// Of which register.
+    pub key: Arc<[u8]>,
+    /// In which epoch.
+    pub epoch: u64,
+}
+
 /// Asks for a promise.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Prepare {
@@ -61,6 +71,8 @@ pub struct Prepare {
     pub key: Arc<[u8]>,
     /// For which ballot.
     pub ballot: Ballot,
+    /// In which epoch. A server that is in another one does not vote.
+    pub epoch: u64,
     /// Promise only if nothing was accepted yet; otherwise only tell.
     pub only_if_new: bool,
     /// Whether the server may refuse because it is out of memory.
@@ -74,6 +86,8 @@ pub struct Accept {
     pub key: Arc<[u8]>,
     /// In which ballot.
     pub ballot: Ballot,
+    /// In which epoch: that of the promise.
+    pub epoch: u64,
     /// The value.
     pub value: Bytes,
     /// How long the server keeps it; nothing for ever.
@@ -141,10 +155,24 @@ pub enum Fault {
     /// It lost its data or is new: it votes once it was admitted.
     #[error("the server has lost its data or is new, and was not admitted yet")]
     NotAdmitted,
+    /// A server was admitted, and the epoch raised to this one: no vote of before counts together with
+    /// one of after.
+    #[error("the epoch of the servers was raised")]
+    Raised(u64),
+    /// It was away when the epoch was raised, and is still in this one.
+    #[error("the server is not up to date yet")]
+    Behind(u64),
     /// It belongs to another set of servers, or to another place in this one.
     #[error("the server belongs to another set of servers: {0}")]
     OtherSet(String),
     /// Its settings make it unsafe to vote.
     #[error("{0}")]
     Unsafe(String),
+}
+
+impl Fault {
+    /// What was asked was heard too late to count.
+    pub fn late() -> Self {
+        Self::Away("the server heard the question too late".to_owned())
+    }
 }

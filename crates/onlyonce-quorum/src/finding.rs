@@ -17,9 +17,11 @@ pub struct Found {
     /// Whether a majority has accepted that ballot, so that it can never be lost. What is not there
     /// at all counts as decided.
     pub is_decided: bool,
-    /// How long ago it was accepted: a majority says at least so long. If it is not decided, all of
-    /// several servers that have it say so; what only one has, has not aged.
+    /// How long ago it was accepted: a majority says at least so long. If it is not decided, all that
+    /// have it say so.
     pub elapsed: Duration,
+    /// Whether only one server says so, and none can agree with it: then the date must.
+    pub is_of_one: bool,
     /// The servers' date: a majority says at least so late.
     pub wall: Duration,
 }
@@ -33,6 +35,7 @@ impl Found {
             ballot: None,
             is_decided: true,
             elapsed,
+            is_of_one: false,
             wall: Duration::ZERO,
         }
     }
@@ -48,24 +51,31 @@ impl Found {
                 ballot: None,
                 is_decided: true,
                 elapsed: Duration::ZERO,
+                is_of_one: false,
                 wall,
             };
         };
         let same = held.iter().filter(|held| held.ballot == highest.ballot);
         let ages: Vec<Duration> = same.map(|held| held.elapsed).collect();
         let is_decided = ages.len() >= majority;
-        let witnesses = if is_decided {
-            majority
-        } else {
-            ages.len().max(2)
-        };
+        let is_of_one = !is_decided && ages.len() == 1;
+        let witnesses = ages.len().min(majority);
         let elapsed = said_by(witnesses, ages.into_iter());
         Self {
             value: Some(highest.value.clone()),
             ballot: Some(highest.ballot),
             is_decided,
             elapsed,
+            is_of_one,
             wall,
+        }
+    }
+
+    /// How long ago a value of this date was accepted.
+    pub(crate) fn age(&self, at: Duration) -> Duration {
+        match self.is_of_one {
+            true => self.elapsed.min(self.wall.saturating_sub(at)),
+            false => self.elapsed,
         }
     }
 }
@@ -113,13 +123,20 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_decided_ages_by_two_clocks_and_not_by_one() {
+    fn what_is_not_decided_ages_by_all_that_have_it() {
         let found = Found::of(&[seen(1, 9), seen(2, 8), seen(2, 7)], 3);
         assert!(!found.is_decided);
         assert_eq!(found.elapsed, Duration::from_secs(7));
 
         let found = Found::of(&[seen(1, 9), seen(1, 9), seen(2, 8)], 3);
-        assert_eq!(found.elapsed, Duration::ZERO);
+        assert!(found.is_of_one);
+        let (witness, date) = (Duration::from_secs(8), found.wall);
+        assert_eq!(found.age(date - Duration::from_secs(60)), witness);
+        assert_eq!(
+            found.age(date - Duration::from_secs(3)),
+            Duration::from_secs(3)
+        );
+        assert_eq!(found.age(date + witness), Duration::ZERO);
     }
 
     #[test]

@@ -35,24 +35,35 @@
 //! decides which of two values is the newer one.
 
 pub use acceptor::{
-    Accept, Accepted, Acceptor, Bell, Cursor, Fault, Held, Names, Prepare, Prepared, Seen,
+    Accept, Accepted, Acceptor, Bell, Cursor, Fault, Held, Look, Names, Prepare, Prepared, Seen,
 };
+pub use admission::{Admission, Survey};
 pub use ballot::Ballot;
+pub use epoch::{EPOCH_FIRST, SharedEpoch, epoch_after};
 pub use finding::Found;
-pub use model::{FLOOR_EVERY, Model, PROMISE_KEPT, PROMISED_KEPT_MIN};
+pub use model::{
+    FLOOR_EVERY, Model, ModelServer, PROMISE_KEPT, PROMISED_KEPT_MIN, Pass, Turned, VOTE_GOOD_FOR,
+};
 pub use proposer::{Answered, Decision, Manner, Next, Proposer, Tries};
 pub use register::SlotRegister;
+pub use seat::{Deed, Identity, Seat, Votes};
+pub use server_time::ServerTime;
 pub use store::{QuorumStore, Upkeep};
 
 mod acceptor;
+mod admission;
 mod ballot;
+mod epoch;
 mod finding;
 mod model;
 mod operate;
 mod proposer;
 mod register;
+mod seat;
+mod server_time;
 mod store;
 mod trouble;
 mod waiting;
+mod write_back;
 
 const NAME: &str = "quorum";

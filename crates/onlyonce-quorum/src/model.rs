@@ -2,12 +2,17 @@
 //! the simulator, for exhaustive models and for tests that compare the two.
 
 use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
 use bytes::Bytes;
 
 use crate::acceptor::{Accept, Accepted, Held, Prepare, Prepared, Seen};
 use crate::ballot::Ballot;
+
+pub use self::server::{ModelServer, Pass, Turned};
+
+mod server;
 
 /// How long a promise is kept for a register that has no value. A forgotten promise breaks nothing,
 /// because only a ballot that was promised is accepted; but its proposer has to ask again.
@@ -17,6 +22,10 @@ pub const PROMISED_KEPT_MIN: Duration = Duration::from_secs(60);
 /// How often the highest round becomes the floor for registers that a server does not have. Less than
 /// half of [`PROMISED_KEPT_MIN`]: what has vanished is always below the floor.
 pub const FLOOR_EVERY: Duration = Duration::from_secs(25);
+
+/// So long after it was asked, a question is no longer heard as a vote: less than a register stays after
+/// the last record in it. So what a server hears late is over for it before the others drop it.
+pub const VOTE_GOOD_FOR: Duration = Duration::from_secs(30);
 
 /// The registers of one server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -28,6 +37,26 @@ pub struct Model {
     floor: u64,
     /// When the floor was last raised.
     floor_at: Duration,
+    /// The longest time that anything was kept.
+    longest: Duration,
+    /// How often it has promised and accepted.
+    cast: Tally,
+}
+
+/// A count that makes no difference: servers that differ in nothing else are equal.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tally(u64);
+
+impl PartialEq for Tally {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Tally {}
+
+impl Hash for Tally {
+    fn hash<H: Hasher>(&self, _: &mut H) {}
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -39,18 +68,11 @@ struct Register {
 }
 
 impl Model {
-    /// A server that was admitted with this floor.
-    pub fn admitted(floor: u64) -> Self {
-        Self {
-            round_max: floor,
-            floor,
-            ..Self::default()
-        }
-    }
-
-    /// The highest round that was promised for any register.
-    pub fn round_max(&self) -> u64 {
-        self.round_max
+    /// A server that is admitted promises nothing new at or below this round.
+    fn raise_floor(&mut self, floor: u64, now: Duration) {
+        self.round_max = self.round_max.max(floor);
+        self.floor = self.round_max;
+        self.floor_at = now;
     }
 
     /// [`Acceptor::prepare`](crate::Acceptor::prepare) at the moment `now` of this server's clock.
@@ -68,6 +90,7 @@ impl Model {
             return Prepared::Refused(promised);
         }
         self.round_max = self.round_max.max(ask.ballot.round());
+        self.cast.0 += 1;
         let register = self.registers.entry(ask.key.to_vec()).or_default();
         register.promised = Some(ask.ballot);
         if register.accepted.is_none() {
@@ -96,6 +119,8 @@ impl Model {
             register.promised = Some(next);
             self.round_max = self.round_max.max(next.round());
         }
+        self.cast.0 += 1;
+        self.longest = self.longest.max(ask.keep_for.unwrap_or_default());
         register.accepted = Some((ask.ballot, ask.value.clone(), now));
         register.until = ask
             .keep_for

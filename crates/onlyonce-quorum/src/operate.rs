@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use futures_util::future::{join_all, try_join_all};
-use onlyonce_core::entry::{Change, Phase};
+use onlyonce_core::entry::Phase;
 use onlyonce_core::operate::{Filter, Newest, NewestPage, Operate, Page, Resolved, Stats};
 use onlyonce_core::{Record, Response, Slot, StoreError, StoreErrorKind, async_trait};
 
@@ -15,16 +15,15 @@ use crate::NAME;
 use crate::acceptor::{Acceptor, Fault};
 use crate::finding::Found;
 use crate::proposer::{Decision, Manner};
-use crate::register::{Forgetting, Resolving, SlotRegister};
+use crate::register::{Counting, Discarding, Extending, Forgetting, Resolving};
 use crate::store::QuorumStore;
-use crate::trouble::unreadable;
 
 /// How many registers are read at a time.
-const REGISTERS_AT_ONCE: usize = 32;
+pub(crate) const REGISTERS_AT_ONCE: usize = 32;
 /// What the value of an agreement begins with.
 const AGREED_MARK: &[u8] = b"A1";
 /// What the name of an agreement's register begins with.
-const AGREED_NAME: &[u8] = b"agreed:";
+pub(crate) const AGREED_NAME: &[u8] = b"agreed:";
 
 #[async_trait]
 impl Operate for QuorumStore {
@@ -82,8 +81,9 @@ impl Operate for QuorumStore {
     }
 
     async fn extend(&self, slot: &Slot, extra: Duration) -> Result<bool, StoreError> {
+        let mut extending = Extending::new(self.proposer.token(), extra);
         self.step(slot, Manner::Plain, |register, now| {
-            register.entry.extend(extra, now)
+            extending.step(register, now)
         })
         .await
     }
@@ -97,6 +97,14 @@ impl Operate for QuorumStore {
         let mut resolving = Resolving::new(response, keep_for);
         self.step(slot, Manner::Plain, |register, now| {
             resolving.step(register, now)
+        })
+        .await
+    }
+
+    async fn discard(&self, slot: &Slot) -> Result<Resolved, StoreError> {
+        let mut discarding = Discarding::default();
+        self.step(slot, Manner::Plain, |register, now| {
+            discarding.step(register, now)
         })
         .await
     }
@@ -150,9 +158,9 @@ impl Operate for QuorumStore {
         let mut numbers = Vec::with_capacity(replays.len());
         for some in replays.chunks(REGISTERS_AT_ONCE) {
             let counted = some.iter().map(|(slot, count)| async move {
+                let mut counting = Counting::new(self.proposer.token(), *count);
                 let number = self.step(slot, Manner::Plain, |register, now| {
-                    let change = register.entry.count_replays(*count, now);
-                    (register.entry.live(now).map(|kept| kept.replays), change)
+                    counting.step(register, now)
                 });
                 Ok::<_, StoreError>(number.await?.map(|number| (*slot, number)))
             });
@@ -186,14 +194,20 @@ impl Operate for QuorumStore {
 impl QuorumStore {
     /// Every slot that has a register on any of the servers that answer: at least a majority.
     async fn slots(&self) -> Result<BTreeSet<Slot>, StoreError> {
-        let names = self.names().await?;
+        let names = match self.names().await {
+            // Perhaps the epoch was raised meanwhile.
+            Err(_) => self.names().await?,
+            Ok(names) => names,
+        };
         let slot = |name: &Vec<u8>| Slot::from_hex(str::from_utf8(name).ok()?);
         Ok(names.iter().filter_map(slot).collect())
     }
 
     /// The names of all registers on the servers that answer: at least a majority.
-    async fn names(&self) -> Result<BTreeSet<Vec<u8>>, StoreError> {
-        let walks = self.proposer.acceptors().iter().map(|it| walk(&**it));
+    pub(crate) async fn names(&self) -> Result<BTreeSet<Vec<u8>>, StoreError> {
+        let walks = self.proposer.acceptors().iter();
+        let epoch = self.proposer.epoch();
+        let walks = walks.map(|it| walk(&**it, epoch));
         let (mut all, mut faults) = (BTreeSet::new(), Vec::new());
         for walked in join_all(walks).await {
             match walked {
@@ -204,35 +218,13 @@ impl QuorumStore {
         self.proposer.is_enough(faults)?;
         Ok(all)
     }
-
-    /// Writes every register that any server has to a majority of those that vote, as it is: what a
-    /// server that lost its data had decided with one of them is then safe without it.
-    pub async fn write_all_back(&self) -> Result<usize, StoreError> {
-        let names: Vec<Vec<u8>> = self.names().await?.into_iter().collect();
-        for some in names.chunks(REGISTERS_AT_ONCE) {
-            try_join_all(some.iter().map(|name| self.write_back(name))).await?;
-        }
-        Ok(names.len())
-    }
-
-    async fn write_back(&self, name: &[u8]) -> Result<(), StoreError> {
-        let key: Arc<[u8]> = Arc::from(name);
-        if self.proposer.look(&key).await?.is_some() {
-            return Ok(());
-        }
-        let same = |found: &Found| match name.starts_with(AGREED_NAME) {
-            true => Ok(forever((), None)),
-            false => SlotRegister::step(found, |_, _| ((), Change::Nothing)).map_err(unreadable),
-        };
-        self.proposer.run(&key, Manner::Plain, same).await
-    }
 }
 
 /// All that one server has.
-async fn walk(acceptor: &dyn Acceptor) -> Result<Vec<Vec<u8>>, Fault> {
+async fn walk(acceptor: &dyn Acceptor, epoch: u64) -> Result<Vec<Vec<u8>>, Fault> {
     let (mut all, mut from) = (Vec::new(), None);
     loop {
-        let names = acceptor.names(from).await?;
+        let names = acceptor.names(epoch, from).await?;
         all.extend(names.keys);
         match names.next {
             Some(next) => from = Some(next),
@@ -264,7 +256,7 @@ fn agreeing(offer: &[u8]) -> Bytes {
     value.freeze()
 }
 
-fn forever<T>(answer: T, value: Option<Bytes>) -> Decision<T> {
+pub(crate) fn forever<T>(answer: T, value: Option<Bytes>) -> Decision<T> {
     Decision {
         answer,
         value,

@@ -6,10 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use onlyonce_core::{Clock, Entropy, StoreError};
+use onlyonce_core::{Clock, Entropy, StoreError, Token};
 
 use crate::NAME;
-use crate::acceptor::{Acceptor, Fault, Prepare, Seen};
+use crate::acceptor::{Acceptor, Fault, Look, Prepare, Seen};
+use crate::ballot::Ballot;
+use crate::epoch::SharedEpoch;
 use crate::finding::Found;
 use crate::trouble::{Contended, Shortage};
 
@@ -63,13 +65,22 @@ pub struct Proposer {
     entropy: Arc<dyn Entropy>,
     /// The highest floor that a server has named: new registers begin above it.
     floor: AtomicU64,
+    epoch: Arc<SharedEpoch>,
     ahead: AheadPromises,
+}
+
+/// What a majority has promised: to accept this ballot, in this epoch. One of another epoch may have been
+/// given by a server that has lost it since.
+#[derive(Clone, Copy)]
+struct Promise {
+    ballot: Ballot,
+    epoch: u64,
 }
 
 /// How an attempt ended.
 enum Ended<T> {
     Done(T),
-    /// Another proposer was in the way.
+    /// Another proposer was in the way, or the epoch was raised.
     Beaten,
 }
 
@@ -79,12 +90,14 @@ impl Proposer {
         acceptors: Vec<Arc<dyn Acceptor>>,
         clock: Arc<dyn Clock>,
         entropy: Arc<dyn Entropy>,
+        epoch: Arc<SharedEpoch>,
     ) -> Self {
         Self {
             acceptors,
             clock,
             entropy,
             floor: AtomicU64::new(0),
+            epoch,
             ahead: AheadPromises::default(),
         }
     }
@@ -92,6 +105,16 @@ impl Proposer {
     /// How many servers are a majority.
     pub fn majority(&self) -> usize {
         self.acceptors.len() / 2 + 1
+    }
+
+    /// The epoch to ask in.
+    pub fn epoch(&self) -> u64 {
+        self.epoch.get()
+    }
+
+    /// A token that nobody else has.
+    pub(crate) fn token(&self) -> Token {
+        Token::generate(&*self.entropy)
     }
 
     /// The servers.
@@ -139,14 +162,20 @@ impl Proposer {
     /// What is there, if a majority agrees on it.
     pub async fn look(&self, key: &Arc<[u8]>) -> Result<Option<Found>, StoreError> {
         let majority = self.majority();
+        let look = Look {
+            key: Arc::clone(key),
+            epoch: self.epoch.get(),
+        };
         let ask = |acceptor: Arc<dyn Acceptor>| {
-            let key = Arc::clone(key);
-            async move { acceptor.look(&key).await }
+            let look = look.clone();
+            async move { acceptor.look(&look).await }
         };
         let gathered = gather(&self.acceptors, ask, |seen: &[Seen]| {
             need_to_agree(seen, majority)
         });
-        let seen = self.enough(gathered.await)?;
+        let Some(seen) = self.enough(gathered.await)? else {
+            return Ok(None);
+        };
         let found = Found::of(&seen, majority);
         Ok(found.is_decided.then_some(found))
     }
@@ -162,6 +191,7 @@ impl Proposer {
         let ask = Prepare {
             key: Arc::clone(key),
             ballot: tries.next_ballot(self.floor.load(Ordering::Relaxed), &*self.entropy),
+            epoch: self.epoch.get(),
             only_if_new,
             may_be_full: manner == Manner::Claim,
         };
@@ -173,8 +203,12 @@ impl Proposer {
             Next::Again => return Ok(Ended::Beaten),
             Next::Write(decision) => decision,
         };
+        let promise = Promise {
+            ballot: ask.ballot,
+            epoch: ask.epoch,
+        };
         let found = &answered.found;
-        self.write(key, manner, ask.ballot, found, decision, tries)
+        self.write(key, manner, promise, found, decision, tries)
             .await
     }
 
@@ -187,12 +221,15 @@ impl Proposer {
         tries: &mut Tries<T>,
         step: &mut impl FnMut(&Found) -> Result<Decision<T>, StoreError>,
     ) -> Result<Option<T>, StoreError> {
+        if ahead.promise.epoch != self.epoch.get() {
+            return Ok(None);
+        }
         let found = Found::own(ahead.value, self.clock.now().saturating_sub(ahead.since));
         let decision = step(&found)?;
         if decision.value.is_none() {
             return Ok(None);
         }
-        let written = self.write(key, Manner::Holder, ahead.ballot, &found, decision, tries);
+        let written = self.write(key, Manner::Holder, ahead.promise, &found, decision, tries);
         match written.await? {
             Ended::Done(answer) => Ok(Some(answer)),
             Ended::Beaten => Ok(None),
@@ -201,19 +238,42 @@ impl Proposer {
 
     /// Whether a majority is left if servers have these faults.
     pub(crate) fn is_enough(&self, faults: Vec<Fault>) -> Result<(), StoreError> {
+        self.hear(&faults);
         if self.acceptors.len() - faults.len() >= self.majority() {
             return Ok(());
         }
         Err(Shortage::new(self.acceptors.len(), self.majority(), faults).into())
     }
 
-    /// The answers, if there are enough of them.
-    fn enough<R>(&self, gathered: Gathered<R>) -> Result<Vec<R>, StoreError> {
+    /// The answers, if there are enough of them; nothing if the epoch was raised meanwhile.
+    fn enough<R>(&self, gathered: Gathered<R>) -> Result<Option<Vec<R>>, StoreError> {
+        let is_raised = self.hear(&gathered.faults);
         if gathered.answers.len() >= self.majority() {
-            return Ok(gathered.answers);
+            return Ok(Some(gathered.answers));
+        }
+        if is_raised {
+            return Ok(None);
         }
         let shortage = Shortage::new(self.acceptors.len(), self.majority(), gathered.faults);
         Err(shortage.into())
+    }
+
+    /// Whether the epoch was raised: the next question is asked in the new one.
+    fn hear(&self, faults: &[Fault]) -> bool {
+        let raised = faults.iter().filter_map(|fault| match fault {
+            Fault::Raised(epoch) => Some(*epoch),
+            Fault::Away(_)
+            | Fault::Behind(_)
+            | Fault::Full
+            | Fault::NotAdmitted
+            | Fault::OtherSet(_)
+            | Fault::Unsafe(_) => None,
+        });
+        let raised = raised.max();
+        if let Some(epoch) = raised {
+            self.epoch.heard(epoch);
+        }
+        raised.is_some()
     }
 
     /// Between half of it and all of it, so that two proposers do not meet again.

@@ -16,7 +16,7 @@ use onlyonce_core::{Claim, Claimed, Lease, Release, Released, Token};
 use crate::finding::Found;
 use crate::proposer::Decision;
 
-pub(crate) use self::operating::{Forgetting, Resolving};
+pub(crate) use self::operating::{Counting, Discarding, Extending, Forgetting, Resolving};
 
 mod operating;
 #[cfg(test)]
@@ -75,7 +75,7 @@ pub struct SlotRegister {
     horizon: Duration,
     /// The record.
     pub entry: Entry,
-    /// Released tokens, and until when they stay dead.
+    /// Released tokens, and until when they stay dead; and those of steps that must not be taken twice.
     graves: Vec<(Token, Duration)>,
 }
 
@@ -113,7 +113,7 @@ impl SlotRegister {
             return Ok((register, found.wall));
         };
         let register = Self::decode(value)?;
-        let now = register.at.saturating_add(found.elapsed);
+        let now = register.at.saturating_add(found.age(register.at));
         Ok((register, now))
     }
 

@@ -14,6 +14,7 @@ use tokio::sync::{Mutex, MutexGuard};
 
 use crate::NAME;
 use crate::acceptor::Acceptor;
+use crate::epoch::SharedEpoch;
 use crate::finding::Found;
 use crate::proposer::{Decision, Manner, Proposer};
 use crate::register::{Releasing, SlotRegister};
@@ -56,10 +57,11 @@ impl QuorumStore {
         acceptors: Vec<Arc<dyn Acceptor>>,
         clock: Arc<dyn Clock>,
         entropy: Arc<dyn Entropy>,
+        epoch: Arc<SharedEpoch>,
         upkeep: Arc<dyn Upkeep>,
     ) -> Self {
         Self {
-            proposer: Proposer::new(acceptors, clock, entropy),
+            proposer: Proposer::new(acceptors, clock, entropy, epoch),
             upkeep,
             lanes: (0..LANES).map(|_| Mutex::new(())).collect(),
         }

@@ -81,6 +81,13 @@ pub(super) async fn servers(
         }
         evicts = evicts.or(Evicts::of(&info));
         let version = version(&info)?;
+        tracing::info!(
+            target: "onlyonce",
+            event = "idempotency.storage.server",
+            store = NAME,
+            server = software(&info),
+            "the store is on this server"
+        );
         lowest = Some(lowest.map_or(version, |lowest: Version| lowest.min(version)));
     }
     let version = lowest.ok_or_else(|| refused("the cluster has no masters"))?;
@@ -88,6 +95,20 @@ pub(super) async fn servers(
         (Some(evicts), Eviction::Refuse) => Err(refused(&evicts.to_string())),
         (evicts, wanted) => Ok((version, EvictionWatch::new(wanted, evicts))),
     }
+}
+
+/// What the server is, by its own name: Valkey also gives the version of Redis that it behaves as.
+pub(super) fn software(info: &str) -> String {
+    let is_valkey = field(info, "server_name") == Some("valkey");
+    let (name, version) = match field(info, "valkey_version") {
+        Some(version) => ("Valkey", version),
+        None if is_valkey => ("Valkey", "of an unknown version"),
+        None => (
+            "Redis",
+            field(info, "redis_version").unwrap_or("of an unknown version"),
+        ),
+    };
+    format!("{name} {version}")
 }
 
 pub(super) fn version(info: &str) -> Result<Version, OpenError> {
@@ -161,6 +182,14 @@ fn store(trouble: Trouble) -> OpenError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_is_called_by_its_own_name() {
+        let valkey = "server_name:valkey\r\nredis_version:7.2.4\r\nvalkey_version:8.1.1\r\n";
+
+        assert_eq!(software(valkey), "Valkey 8.1.1");
+        assert_eq!(software("redis_version:7.0.15\r\n"), "Redis 7.0.15");
+    }
 
     #[test]
     fn a_server_before_6_2_is_refused_with_what_to_do() {

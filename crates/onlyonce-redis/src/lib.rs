@@ -144,9 +144,17 @@ impl RedisStore {
 
     /// What is in the slot, in one atomic look.
     async fn look(&self, slot: &Slot) -> Result<Option<Record>, StoreError> {
+        self.look_by(&self.scripts.look, Want::Plain, slot).await
+    }
+
+    async fn look_by(
+        &self,
+        look: &Step,
+        want: Want,
+        slot: &Slot,
+    ) -> Result<Option<Record>, StoreError> {
         let key = self.key(slot);
-        let look = &self.scripts.look;
-        let answer = self.fleet.run(look, &key, &[], Want::Plain, true).await?;
+        let answer = self.fleet.run(look, &key, &[], want, true).await?;
         match Reply::read(answer)? {
             Reply::Found(record) => Ok(Some(record)),
             Reply::Absent => Ok(None),

@@ -32,6 +32,11 @@ impl Operate for RedisStore {
         self.look(slot).await
     }
 
+    async fn get_durable(&self, slot: &Slot) -> Result<Option<Record>, StoreError> {
+        self.look_by(&self.scripts.look_durable, Want::Confirmed, slot)
+            .await
+    }
+
     /// Reads the names of all keys, and keeps no more records than the page holds.
     async fn list(&self, filter: &Filter, page: &Page) -> Result<Vec<(Slot, Record)>, StoreError> {
         let mut best = BTreeMap::new();
@@ -98,15 +103,11 @@ impl Operate for RedisStore {
         );
         let state = value::finished_as(response).as_bytes();
         let args: [&[u8]; 3] = [keep_for.as_bytes(), state, &answer];
-        match self
-            .run(&self.scripts.resolve, &self.key(slot), &args)
-            .await?
-        {
-            Reply::Acted(_) => Ok(Resolved::Stored),
-            Reply::Found(record) => Ok(Resolved::Found(record)),
-            Reply::Absent => Ok(Resolved::Absent),
-            Reply::Dead | Reply::Full => Err(Trouble::Odd.into()),
-        }
+        self.settles(slot, &self.scripts.resolve, &args).await
+    }
+
+    async fn discard(&self, slot: &Slot) -> Result<Resolved, StoreError> {
+        self.settles(slot, &self.scripts.discard, &[]).await
     }
 
     /// Redis drops what has expired by itself.
@@ -210,6 +211,21 @@ impl RedisStore {
             Reply::Acted(_) => Ok(true),
             Reply::Absent => Ok(false),
             Reply::Found(_) | Reply::Dead | Reply::Full => Err(Trouble::Odd.into()),
+        }
+    }
+
+    /// Runs a script on an outcome in doubt, which finds out whether it is one.
+    async fn settles(
+        &self,
+        slot: &Slot,
+        step: &Step,
+        args: &[&[u8]],
+    ) -> Result<Resolved, StoreError> {
+        match self.run(step, &self.key(slot), args).await? {
+            Reply::Acted(_) => Ok(Resolved::Stored),
+            Reply::Found(record) => Ok(Resolved::Found(record)),
+            Reply::Absent => Ok(Resolved::Absent),
+            Reply::Dead | Reply::Full => Err(Trouble::Odd.into()),
         }
     }
 

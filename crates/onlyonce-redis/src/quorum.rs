@@ -6,24 +6,25 @@
 //! have an identity. From then on a server without one is new or has lost its data: it joins, but
 //! votes only once it was admitted, by an operator or when everything it can have voted on is over.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
 use onlyonce_core::{OsEntropy, StoreError, StoreErrorKind, SystemClock, async_trait};
-use onlyonce_quorum::{Acceptor, Fault, QuorumStore, Upkeep};
+use onlyonce_quorum::{
+    Acceptor, Admission, Deed, Fault, Identity, QuorumStore, Seat, Survey, Upkeep, Votes,
+};
 use onlyonce_storekit::OpenError;
 
-use self::identity::{Deed, Identity, Votes};
-use self::member::{Member, Set, SharedSet};
+use self::member::{Member, Set};
 use self::scripts::Scripts;
 use self::url::{Persistence, QuorumUrl};
 use crate::check::roots;
-use crate::lock;
 use crate::url::Eviction;
 
+mod demoting;
 mod fitness;
 mod identity;
 mod member;
@@ -32,6 +33,7 @@ mod scripts;
 #[cfg(test)]
 mod tests;
 mod url;
+mod watch;
 
 pub use self::operating::{QuorumMember, Standing};
 
@@ -47,13 +49,11 @@ pub struct RedisQuorum {
 
 struct Servers {
     members: Vec<Arc<Member>>,
-    set: SharedSet,
+    set: Set,
+    entropy: OsEntropy,
     persistence: Persistence,
     eviction: Eviction,
 }
-
-/// What was found at each server, in the order of the members.
-type Survey = Vec<Result<Identity, Fault>>;
 
 impl RedisQuorum {
     /// Connects to the servers that `url` names. A majority of them must vote; the first time, all
@@ -68,6 +68,7 @@ impl RedisQuorum {
             acceptors.collect(),
             Arc::new(SystemClock::new()),
             Arc::new(OsEntropy::new()),
+            Arc::clone(&servers.set.epoch),
             Arc::clone(&servers) as Arc<dyn Upkeep>,
         );
         Ok(Self {
@@ -85,29 +86,23 @@ impl RedisQuorum {
 impl Servers {
     fn of(url: QuorumUrl) -> Result<Self, OpenError> {
         let set = Set {
-            members: url.members(),
-            epoch: 1,
+            members: url.members().into(),
+            epoch: Arc::default(),
         };
-        let set = Arc::new(Mutex::new(set));
         let scripts = Arc::new(Scripts::new());
         let mut eviction = Eviction::Refuse;
         let mut members = Vec::with_capacity(url.servers.len());
         for (seat, settings) in url.servers {
             eviction = settings.eviction;
             let roots = roots(&settings)?;
-            let member = Member::new(
-                seat,
-                settings,
-                roots,
-                Arc::clone(&set),
-                Arc::clone(&scripts),
-            );
+            let member = Member::new(seat, settings, roots, set.clone(), Arc::clone(&scripts));
             let member = member.ok_or_else(|| OpenError::url("a quorum is of single servers"))?;
             members.push(Arc::new(member));
         }
         Ok(Self {
             members,
             set,
+            entropy: OsEntropy::new(),
             persistence: url.persistence,
             eviction,
         })
@@ -117,8 +112,15 @@ impl Servers {
         self.members.len() / 2 + 1
     }
 
-    fn set(&self) -> Set {
-        lock(&self.set).clone()
+    fn admission(&self) -> Admission<'_> {
+        let seats = self.members.iter();
+        let seats = seats.map(|it| Arc::clone(it) as Arc<dyn Seat>);
+        Admission {
+            members: &self.set.members,
+            seats: seats.collect(),
+            epoch: &self.set.epoch,
+            entropy: &self.entropy,
+        }
     }
 
     /// Looks at every server, brings its identity up to date, and lets it vote or not.
@@ -131,7 +133,8 @@ impl Servers {
             self.found(&survey).await?;
             survey = self.survey().await;
         }
-        let survey = self.follow(survey).await;
+        let survey = self.admission().follow(survey).await;
+        let survey = self.demote(survey).await;
         for (member, found) in self.members.iter().zip(&survey) {
             let unfit = match found {
                 Ok(identity) => self.unfit(member, identity),
@@ -175,19 +178,18 @@ impl Servers {
     }
 
     async fn look_at(&self, member: &Member) -> Result<Identity, Fault> {
-        let members = self.set().members;
-        let identity = member.identify(&members, Deed::Read).await?;
+        let identity = member.look_at().await?;
         fitness::check(member, self.persistence, self.eviction).await?;
         Ok(identity)
     }
 
     /// Makes the set, where there is none.
     async fn found(&self, survey: &Survey) -> Result<(), OpenError> {
-        let set = self.set();
+        let members = &*self.set.members;
         let mut founders = Vec::with_capacity(survey.len());
         for (member, found) in self.members.iter().zip(survey) {
             let identity = found.as_ref().map_err(|fault| refused(member, fault))?;
-            let is_ours = identity.members == set.members && identity.seat == member.seat;
+            let is_ours = identity.members == members && identity.seat == member.seat;
             match identity.votes {
                 Votes::Nothing => {}
                 Votes::Founding if is_ours => {}
@@ -200,56 +202,25 @@ impl Servers {
         }
         let founded = founders.iter().map(|(member, seen_at)| {
             let deed = Deed::Found { seen_at: *seen_at };
-            member.identify(&set.members, deed)
+            async move { member.identify(members, &deed).await }
         });
         for ((member, _), founded) in founders.iter().zip(join_all(founded).await) {
             let founded = founded.map_err(|fault| refused(member, &fault))?;
-            if founded.members != set.members || founded.seat != member.seat {
+            if founded.members != members || founded.seat != member.seat {
                 let fault = Fault::OtherSet(founded.members);
                 return Err(refused(member, &fault));
             }
         }
         let seated = founders
             .iter()
-            .map(|(member, _)| member.identify(&set.members, Deed::Seat));
+            .map(|(member, _)| member.identify(members, &Deed::Seat));
         // Whoever is not seated now is with the next look.
         drop(join_all(seated).await);
         Ok(())
     }
 
-    /// Brings every server that belongs to the set to the set's epoch, and lets new ones join.
-    async fn follow(&self, survey: Survey) -> Survey {
-        let set = self.set();
-        let known = survey.iter().flatten();
-        let epochs = known
-            .filter(|it| it.members == set.members)
-            .map(|it| it.epoch);
-        let epoch = epochs.max().unwrap_or(set.epoch).max(set.epoch);
-        lock(&self.set).epoch = epoch;
-        let members = &set.members;
-        let brought = self
-            .members
-            .iter()
-            .zip(survey)
-            .map(|(member, found)| async move {
-                let identity = found?;
-                let was = members.as_str();
-                let deed = match identity.votes {
-                    Votes::Nothing => Deed::Join { epoch },
-                    Votes::Founding => Deed::Seat,
-                    Votes::Waiting | Votes::Yes if identity.epoch < epoch => {
-                        Deed::Raise { epoch, was }
-                    }
-                    Votes::Waiting | Votes::Yes => return Ok(identity),
-                };
-                member.identify(members, deed).await
-            });
-        join_all(brought).await
-    }
-
     fn unfit(&self, member: &Member, identity: &Identity) -> Option<Fault> {
-        let set = self.set();
-        if identity.members != set.members || identity.seat != member.seat {
+        if *identity.members != *self.set.members || identity.seat != member.seat {
             return Some(Fault::OtherSet(identity.members.clone()));
         }
         match identity.votes {

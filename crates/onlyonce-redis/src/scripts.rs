@@ -3,6 +3,7 @@
 use ::redis::{Cmd, Script};
 
 const COMMON: &str = include_str!("scripts/common.lua");
+const LOOK: &str = include_str!("scripts/look.lua");
 
 /// What the servers understand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,8 +24,11 @@ pub(super) struct Scripts {
     pub(super) renew: Step,
     pub(super) complete: Step,
     pub(super) resolve: Step,
+    pub(super) discard: Step,
     pub(super) release: Step,
     pub(super) look: Step,
+    /// The same, which replicas have too, where they are waited for.
+    pub(super) look_durable: Step,
     pub(super) forget: Step,
     pub(super) extend: Step,
     pub(super) count: Step,
@@ -51,8 +55,14 @@ impl Scripts {
                 include_str!("scripts/complete.lua"),
             ),
             resolve: writes(include_str!("scripts/resolve.lua")),
+            discard: writes(include_str!("scripts/discard.lua")),
             release: writes(include_str!("scripts/release.lua")),
-            look: Step::new(dialect, "no-writes", "", include_str!("scripts/look.lua")),
+            look: Step::new(dialect, "no-writes", "", LOOK),
+            look_durable: if dialect.covering {
+                writes(LOOK)
+            } else {
+                Step::new(dialect, "no-writes", "", LOOK)
+            },
             forget: writes(include_str!("scripts/forget.lua")),
             extend: writes(include_str!("scripts/extend.lua")),
             count: writes(include_str!("scripts/count.lua")),

@@ -28,7 +28,7 @@ impl<Q, A> Asked<Q, A> {
         (asked, answered)
     }
 
-    /// Answers. Whoever asked may have gone away; then nobody hears it.
+    /// Answers. The caller may have gone away; then nobody hears it.
     pub fn answer(self, answer: A) {
         drop(self.answer.send(answer));
     }

@@ -154,7 +154,7 @@ impl Moment {
 }
 
 impl Jump {
-    /// Tells whoever runs the process that opens `store`.
+    /// Tells the operator of the process that opens `store`.
     pub fn report(self, store: &str) {
         match self {
             Self::SetAhead(ahead) => tracing::warn!(

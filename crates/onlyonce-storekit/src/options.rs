@@ -8,7 +8,7 @@ use crate::OpenError;
 mod tests;
 
 /// The options of any store's URL that say what goes around the store: not the store's own.
-pub const AROUND: [&str; 4] = ["sealed", "plain", "cache", "tier"];
+pub const AROUND: [&str; 5] = ["sealed", "plain", "cache", "tier", "compressed"];
 
 /// What follows the question mark of a URL.
 pub struct Options {
@@ -122,7 +122,7 @@ impl Options {
     }
 }
 
-/// The word nearest to `found`, if it may be a slip of the pen.
+/// The word nearest to `found`, if that may be a typo.
 ///
 /// ```
 /// assert_eq!(onlyonce_storekit::nearest("uptream", &["listen", "upstream"]), Some("upstream"));

@@ -35,8 +35,11 @@ const BYTES_MAX: u64 = 64 << 20;
 /// entry is as old as the question it answered, counted from when that was sent, and is never
 /// shown beyond the record's own end. What operators read is always asked of the store.
 ///
-/// There is no subscription to lose: the bound alone makes other processes' changes known. Whoever
-/// learns of such a change earlier can [`flush`](Self::flush).
+/// What is remembered is shown also while the store cannot be reached, but not once it has
+/// [ended](Store::check) for this process.
+///
+/// There is no subscription to lose: the bound alone makes other processes' changes known. A program
+/// that learns of such a change earlier can [`flush`](Self::flush).
 ///
 /// ```
 /// use std::sync::Arc;
@@ -120,7 +123,7 @@ impl Cached {
         self
     }
 
-    /// After how long a `forget` or `extend` is in force everywhere, whoever did it. Through this
+    /// After how long a `forget` or `extend` is in force everywhere, in whatever process it was done. Through this
     /// wrapper it is in force here at once.
     pub fn lag(&self) -> Duration {
         if self.is_exclusive {
@@ -160,6 +163,8 @@ impl Store for Cached {
     async fn claim(&self, claim: &Claim) -> Result<Claimed, StoreError> {
         let sent = self.clock.now();
         if let Some(record) = self.results.get(&claim.slot, sent, self.age_max) {
+            // What has ended has nothing to say, by way of this neither.
+            self.inner.check()?;
             return Ok(Claimed::Taken(record));
         }
         let reading = self.results.reading(&claim.slot, sent);
@@ -209,6 +214,8 @@ impl Store for Cached {
         let remembered = self.results.peek(slot, self.clock.now(), self.age_max);
         match remembered {
             Some(record) if record.fingerprint == *fingerprint => {
+                // The claim says why it has ended.
+                self.inner.check().ok()?;
                 self.results.count_hit();
                 Replay::of(&record)
             }
@@ -218,7 +225,7 @@ impl Store for Cached {
         }
     }
 
-    forward!(straight: renew, settled, response_bytes_max, operate);
+    forward!(straight: renew, settled, check, response_bytes_max, operate);
 }
 
 #[async_trait]
@@ -245,6 +252,12 @@ impl Operate for Cached {
             .await
     }
 
-    forward!(straight: get, list, newest, sweep, sweep_ended, stats, ping, recheck, count_replays, number_replays, agree, agreed);
+    async fn discard(&self, slot: &Slot) -> Result<Resolved, StoreError> {
+        let inside = operators(&*self.inner, NAME)?;
+        self.changing(slot, inside.discard(slot)).await
+    }
+
+    forward!(straight: get, get_durable, list, newest, sweep, sweep_ended, stats, ping, recheck);
+    forward!(straight: count_replays, number_replays, agree, agreed);
     forward!(straight: connected, connections, is_on_a_server, hands_over_ended);
 }

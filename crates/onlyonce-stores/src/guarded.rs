@@ -202,12 +202,12 @@ impl Guarded {
 #[deny(clippy::missing_trait_methods)]
 impl Store for Guarded {
     forward!(around: claim, renew, complete, release, settled, recall);
-    forward!(straight: response_bytes_max, operate);
+    forward!(straight: check, response_bytes_max, operate);
 }
 
 #[deny(clippy::missing_trait_methods)]
 impl Operate for Guarded {
-    forward!(around: get, list, newest, forget, extend, resolve, sweep, sweep_ended, stats, ping, recheck);
+    forward!(around: get, get_durable, list, newest, forget, extend, resolve, discard, sweep, sweep_ended, stats, ping, recheck);
     forward!(around: count_replays, number_replays, agree, agreed);
     forward!(straight: connected, connections, is_on_a_server, hands_over_ended);
 }

@@ -19,23 +19,29 @@
 //! | `postgres://` | PostgreSQL | `postgres` |
 //! | `mysql://` | MariaDB or MySQL | `mysql` |
 //!
-//! Wrappers go around any of them: `Sealed` encrypts, [`Cached`] remembers finished results,
-//! [`Tiered`] keeps copies of them in a quicker store, [`Guarded`] adds timeouts and a circuit
-//! breaker, [`Metered`] measures. The first three are options of every URL (`sealed=KEYFILE`,
-//! `cache=64MiB`, `tier=redis://…`), and [`open`] puts them around a store in the one order that
+//! Wrappers go around any of them: `Sealed` encrypts, `Compressed` only makes smaller, [`Cached`]
+//! remembers finished results, [`Tiered`] keeps copies of them in a quicker store, [`Guarded`] adds
+//! timeouts and a circuit breaker, [`Metered`] measures. The first four are options of every URL
+//! (`sealed=KEYFILE`, `compressed=true`, `cache=64MiB`, `tier=redis://…`), and [`open`] puts them around a store in the one order that
 //! makes sense; the others go around what it returns, as `Guarded(Metered(…))`. Who asks again when
 //! a store fails is the engine, and nobody else.
 
 pub mod cached;
+#[cfg(feature = "compressed")]
+mod compressed;
 pub mod guarded;
 pub mod metered;
 mod open;
+#[cfg(feature = "compressed")]
+mod packed;
 #[cfg(feature = "sealed")]
 pub mod sealed;
 mod tiered;
 mod wrap;
 
 pub use cached::Cached;
+#[cfg(feature = "compressed")]
+pub use compressed::Compressed;
 pub use guarded::Guarded;
 pub use metered::Metered;
 #[cfg(feature = "file")]

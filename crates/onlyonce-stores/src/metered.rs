@@ -1,5 +1,5 @@
 //! What a store costs: how long each operation takes, and how it ends (O1). Plain numbers behind
-//! atomics; whoever exports them decides about names and formats.
+//! atomics; the exporter decides about names and formats.
 //!
 //! The documents call these `idempotency.storage.operation.duration_ms` and
 //! `idempotency.storage.operation.total`, by operation and status; all of their buckets are among
@@ -122,12 +122,12 @@ impl Metered {
 #[deny(clippy::missing_trait_methods)]
 impl Store for Metered {
     forward!(around: claim, renew, complete, release, settled, recall);
-    forward!(straight: response_bytes_max, operate);
+    forward!(straight: check, response_bytes_max, operate);
 }
 
 #[deny(clippy::missing_trait_methods)]
 impl Operate for Metered {
-    forward!(around: get, list, newest, forget, extend, resolve, sweep, sweep_ended, stats, ping, recheck);
+    forward!(around: get, get_durable, list, newest, forget, extend, resolve, discard, sweep, sweep_ended, stats, ping, recheck);
     forward!(around: count_replays, number_replays, agree, agreed);
     forward!(straight: connected, connections, is_on_a_server, hands_over_ended);
 }

@@ -32,7 +32,7 @@ const BUILT: [(&str, bool); 5] = [
 /// Options follow a question mark, as in `redis://127.0.0.1?prefix=shop&wait_replicas=1`; an
 /// unknown one is an error. Each store's own page lists its options. Those that say what goes around
 /// a store are for every one of them: `sealed=KEYFILE` (and `plain=true` while it has records from
-/// before), `cache=64MiB`, and for databases on a server `tier=redis://…`.
+/// before), `compressed=true`, `cache=64MiB`, and for databases on a server `tier=redis://…`.
 pub async fn open(url: &str) -> Result<Arc<dyn Store>, OpenError> {
     let backend = backend(url);
     let (place, around) = Around::split(url, backend)?;
@@ -133,8 +133,12 @@ fn located(error: OpenError, url: &str) -> OpenError {
 }
 
 /// The host and port of a server's URL. A password may have any character, also those that should
-/// have been escaped: nothing before the last `@` is shown.
+/// have been escaped: nothing before the last `@` is shown. A tier has an address of its own.
 fn address(url: &str) -> Option<String> {
+    let url = match Options::split_off(url, &["tier"]) {
+        Ok((url, _)) => url,
+        Err(_) => return None,
+    };
     let (_, rest) = url.split_once("://")?;
     let host = rest.rsplit('@').next()?;
     let host = host.split(['/', '?', '#']).next()?;

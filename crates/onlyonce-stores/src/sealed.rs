@@ -11,6 +11,7 @@ use onlyonce_core::{
 };
 
 use crate::OpenError;
+use crate::packed::COMPRESS_ABOVE_BYTES;
 use crate::wrap::forward;
 
 pub use self::ring::{KeyRing, KeyRingError};
@@ -28,8 +29,8 @@ mod ring_key;
 mod seal;
 
 const NAME: &str = "sealed";
-/// Below this, compressing saves less than it costs.
-const COMPRESS_ABOVE_BYTES: usize = 1024;
+/// The digest in the place of a lease's own.
+const BLANK: [u8; 32] = [0; 32];
 /// The most that a seal adds to an answer: nonce, tag, its header and the form of its content.
 const SEAL_BYTES: usize = 4096;
 
@@ -128,11 +129,10 @@ impl Sealed {
         }
     }
 
-    /// The same for a lease. Stores go by the token; but none gets to see the fingerprint.
-    fn covered_lease(&self, lease: &Lease) -> Lease {
-        let cover = self.ring.first().cover();
+    /// A lease as the store inside gets it: without its fingerprint, which stores do not go by.
+    fn blank(lease: &Lease) -> Lease {
         Lease {
-            fingerprint: cover.on(&lease.slot, lease.fingerprint),
+            fingerprint: Fingerprint::new(lease.fingerprint.recipe(), BLANK),
             ..lease.clone()
         }
     }
@@ -209,8 +209,7 @@ impl Store for Sealed {
     }
 
     async fn renew(&self, lease: &Lease, lease_for: Duration) -> Result<Renewed, StoreError> {
-        let covered = self.covered_lease(lease);
-        self.inner.renew(&covered, lease_for).await
+        self.inner.renew(&Self::blank(lease), lease_for).await
     }
 
     async fn complete(
@@ -219,9 +218,9 @@ impl Store for Sealed {
         response: &Arc<Response>,
         keep_for: Duration,
     ) -> Result<Completed, StoreError> {
-        let (covered, sealed) = (self.covered_lease(lease), self.seal(lease, response));
+        let (blank, sealed) = (Self::blank(lease), self.seal(lease, response));
         Ok(
-            match self.inner.complete(&covered, &sealed, keep_for).await? {
+            match self.inner.complete(&blank, &sealed, keep_for).await? {
                 Completed::Found(record) => {
                     Completed::Found(self.opened(&lease.slot, Some(lease.fingerprint), record)?)
                 }
@@ -231,8 +230,7 @@ impl Store for Sealed {
     }
 
     async fn release(&self, lease: &Lease, why: Release) -> Result<Released, StoreError> {
-        let covered = self.covered_lease(lease);
-        Ok(match self.inner.release(&covered, why).await? {
+        Ok(match self.inner.release(&Self::blank(lease), why).await? {
             Released::Found(record) => {
                 Released::Found(self.opened(&lease.slot, Some(lease.fingerprint), record)?)
             }
@@ -250,5 +248,5 @@ impl Store for Sealed {
         Some(inside.saturating_sub(SEAL_BYTES))
     }
 
-    forward!(straight: settled, operate);
+    forward!(straight: settled, check, operate);
 }

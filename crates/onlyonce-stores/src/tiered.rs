@@ -203,7 +203,7 @@ impl Store for Tiered {
         self.inner.recall(slot, fingerprint)
     }
 
-    forward!(straight: renew, release, settled, response_bytes_max, operate);
+    forward!(straight: renew, release, settled, check, response_bytes_max, operate);
 }
 
 #[async_trait]
@@ -229,6 +229,6 @@ impl Operate for Tiered {
         Ok(was_there)
     }
 
-    forward!(straight: get, list, newest, resolve, sweep, sweep_ended, stats, ping, recheck, count_replays, number_replays);
+    forward!(straight: get, get_durable, list, newest, resolve, discard, sweep, sweep_ended, stats, ping, recheck, count_replays, number_replays);
     forward!(straight: agree, agreed, connected, connections, is_on_a_server, hands_over_ended);
 }

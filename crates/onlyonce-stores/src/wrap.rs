@@ -106,6 +106,11 @@ macro_rules! verb {
             self.inner.response_bytes_max()
         }
     };
+    ($how:ident check) => {
+        fn check(&self) -> Result<(), ::onlyonce_core::StoreError> {
+            self.inner.check()
+        }
+    };
     ($how:ident operate) => {
         fn operate(&self) -> Option<&dyn ::onlyonce_core::Operate> {
             self.inner.operate().map(|_| self as &dyn ::onlyonce_core::Operate)
@@ -113,6 +118,8 @@ macro_rules! verb {
     };
 
     ($how:ident get) => { $crate::wrap::verb!(@operate $how Get get ['life1]
+        (slot: &'life1 ::onlyonce_core::Slot) -> Option<::onlyonce_core::Record>); };
+    ($how:ident get_durable) => { $crate::wrap::verb!(@operate $how Get get_durable ['life1]
         (slot: &'life1 ::onlyonce_core::Slot) -> Option<::onlyonce_core::Record>); };
     ($how:ident list) => { $crate::wrap::verb!(@operate $how List list ['life1 'life2]
         (filter: &'life1 ::onlyonce_core::operate::Filter, page: &'life2 ::onlyonce_core::operate::Page)
@@ -129,6 +136,8 @@ macro_rules! verb {
          response: &'life2 ::std::sync::Arc<::onlyonce_core::Response>,
          keep_for: ::std::time::Duration)
         -> ::onlyonce_core::operate::Resolved); };
+    ($how:ident discard) => { $crate::wrap::verb!(@operate $how Resolve discard ['life1]
+        (slot: &'life1 ::onlyonce_core::Slot) -> ::onlyonce_core::operate::Resolved); };
     ($how:ident sweep) => { $crate::wrap::verb!(@operate $how Sweep sweep []
         (records_max: usize) -> usize); };
     ($how:ident sweep_ended) => { $crate::wrap::verb!(@operate $how Sweep sweep_ended []

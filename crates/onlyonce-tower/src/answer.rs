@@ -6,7 +6,7 @@ use http::{HeaderValue, Response, StatusCode, response};
 use http_body::Body;
 use onlyonce_core::policy::{Policy, ReplayStatus};
 use onlyonce_core::store::Receipt;
-use onlyonce_core::{self as core, Answer, Origin, Reason, Refusal, Replay};
+use onlyonce_core::{self as core, Answer, Execution, Origin, Reason, Refusal, Replay};
 
 use crate::body::{ResponseBody, Resumed, Whole};
 use crate::envelope;
@@ -25,9 +25,25 @@ pub struct Replayed {
 /// In the extensions of a response whose body broke off while it was read to be stored: what follows
 /// in the body is what came of it, then the error. Whether the operation took effect is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct BrokenOff {
     /// Whether a retry with the same key may run it again.
     pub may_run_again: bool,
+    /// Whether such a retry finds out first whether it happened.
+    pub is_reconciled: bool,
+    /// Whether its key could be recorded. Without that, a retry knows nothing of it.
+    pub is_recorded: bool,
+}
+
+impl BrokenOff {
+    /// Of this execution, before it is settled.
+    pub(crate) fn of(execution: &Execution) -> Self {
+        Self {
+            may_run_again: false,
+            is_reconciled: execution.is_reconciled(),
+            is_recorded: execution.lease().is_some(),
+        }
+    }
 }
 
 /// What the inner service itself said to this very request.
@@ -96,9 +112,9 @@ impl Answering<'_> {
                 if resumed.is_broken() =>
             {
                 let mut response = Response::from_parts(parts, ResponseBody::resumed(resumed));
-                response.extensions_mut().insert(BrokenOff {
-                    may_run_again: refusal.retryable == Some(true),
-                });
+                if let Some(broken) = response.extensions_mut().get_mut::<BrokenOff>() {
+                    broken.may_run_again = refusal.retryable == Some(true);
+                }
                 response
             }
             (Answer::Refused(refusal), _) => self.refused(&refusal).map(ResponseBody::whole),

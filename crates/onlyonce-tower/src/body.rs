@@ -1,6 +1,7 @@
 //! Bodies on both sides of the layer: streamed through untouched, or whole in memory.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -9,7 +10,7 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use pin_project_lite::pin_project;
 
-use crate::buffer::Room;
+use crate::buffer::{Held, Room};
 use crate::observe::{AnswerWatch, RequestWatch};
 
 /// A body that is all there: data, then trailers.
@@ -48,7 +49,7 @@ pin_project! {
     #[project = RequestProjection]
     enum RequestKind<B> {
         Streamed { #[pin] body: B },
-        Buffered { whole: Whole, room: Room },
+        Buffered { whole: Whole, room: Held },
         Watched { #[pin] body: B, watch: RequestWatch },
     }
 }
@@ -68,11 +69,24 @@ impl<B> RequestBody<B> {
 
     /// A body that is all there.
     pub fn whole(data: Bytes) -> Self {
+        Self::held(data, Held::Nothing)
+    }
+
+    /// The same for what was read within a bound: its room stays taken until it is written, wherever the
+    /// body goes.
+    pub fn whole_within(data: Bytes, room: Arc<Room>) -> Self {
+        Self::held(data, Held::Shared(room))
+    }
+
+    fn held(data: Bytes, room: Held) -> Self {
         let trailers = None;
-        Self::buffered(Whole { data, trailers }, Room::within(None))
+        let whole = Whole { data, trailers };
+        let kind = RequestKind::Buffered { whole, room };
+        Self { kind }
     }
 
     pub(crate) fn buffered(whole: Whole, room: Room) -> Self {
+        let room = Held::Own(room);
         let kind = RequestKind::Buffered { whole, room };
         Self { kind }
     }
@@ -94,7 +108,11 @@ impl<B> RequestBody<B> {
     #[must_use]
     pub fn with_data(self, data: Bytes) -> Self {
         match self.kind {
-            RequestKind::Buffered { whole, room } => Self::buffered(Whole { data, ..whole }, room),
+            RequestKind::Buffered { whole, room } => {
+                let whole = Whole { data, ..whole };
+                let kind = RequestKind::Buffered { whole, room };
+                Self { kind }
+            }
             kind @ (RequestKind::Streamed { .. } | RequestKind::Watched { .. }) => Self { kind },
         }
     }
@@ -110,7 +128,12 @@ impl<B: Body<Data = Bytes>> Body for RequestBody<B> {
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         match self.project().kind.project() {
             RequestProjection::Streamed { body } => body.poll_frame(cx),
-            RequestProjection::Buffered { whole, .. } => Poll::Ready(whole.next().map(Ok)),
+            RequestProjection::Buffered { whole, room } => {
+                let frame = whole
+                    .next()
+                    .map(|frame| frame.map_data(|data| room.keep(data)));
+                Poll::Ready(frame.map(Ok))
+            }
             RequestProjection::Watched { body, watch } => watch.poll_frame(body, cx),
         }
     }

@@ -105,3 +105,38 @@ impl Drop for Room {
         }
     }
 }
+
+/// The room of a body that is in memory.
+#[derive(Debug)]
+pub(crate) enum Held {
+    /// Nothing counts it.
+    Nothing,
+    Own(Room),
+    /// With what else was made of the same message.
+    #[expect(dead_code, reason = "it is held, and never looked at")]
+    Shared(Arc<Room>),
+}
+
+impl Held {
+    /// Data that keeps its room for as long as there is any of it: whoever writes it takes the body apart
+    /// first, and may wait for the other side for long.
+    pub(crate) fn keep(&mut self, data: Bytes) -> Bytes {
+        match std::mem::replace(self, Self::Nothing) {
+            Self::Own(Room { taken: 0, .. }) | Self::Nothing => data,
+            room @ (Self::Own(_) | Self::Shared(_)) => {
+                Bytes::from_owner(Kept { data, _room: room })
+            }
+        }
+    }
+}
+
+struct Kept {
+    data: Bytes,
+    _room: Held,
+}
+
+impl AsRef<[u8]> for Kept {
+    fn as_ref(&self) -> &[u8] {
+        &self.data
+    }
+}

@@ -142,13 +142,8 @@ impl<'de> Deserialize<'de> for Members<'de> {
     }
 }
 
-/// The values of a JSON object's members called `name`: none, one, or, badly, several. None for what
-/// is no JSON object, too.
-pub(crate) fn members<'a>(body: &'a [u8], name: &str) -> Vec<&'a RawValue> {
-    object_members(body, name).unwrap_or_default()
-}
-
-/// The same; nothing for what is no JSON object.
+/// The values of a JSON object's members called `name`: none, one, or, badly, several. Nothing for what is
+/// no JSON object, and for one whose names cannot all be read.
 pub(crate) fn object_members<'a>(body: &'a [u8], name: &str) -> Option<Vec<&'a RawValue>> {
     let Members(members) = serde_json::from_slice(body).ok()?;
     let called = members

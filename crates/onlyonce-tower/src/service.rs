@@ -12,7 +12,7 @@ use onlyonce_core::policy::{Fate, Policy};
 use onlyonce_core::{self as core, Answer, Execution, Lease, Outcome, Reason, Refusal, Release};
 use tower_service::Service;
 
-use crate::answer::{Answering, Own, OwnBody};
+use crate::answer::{Answering, BrokenOff, Own, OwnBody};
 use crate::body::{Gathered, RequestBody, ResponseBody, Resumed, Whole, gather};
 use crate::buffer::Room;
 use crate::future::ResponseFuture;
@@ -356,7 +356,7 @@ fn lent_value(lease: &Lease) -> HeaderValue {
 
 /// What to store of a response that was read, and what to send.
 fn outcome<R: Body, E>(
-    parts: http::response::Parts,
+    mut parts: http::response::Parts,
     body: Pin<Box<R>>,
     gathered: Gathered<R::Error>,
     policy: &Policy,
@@ -394,6 +394,7 @@ fn outcome<R: Body, E>(
             (marker.into(), OwnBody::Resumed(resumed))
         }
         Gathered::Broken(start, error) => {
+            parts.extensions.insert(BrokenOff::of(execution));
             let resumed = Resumed {
                 start,
                 broken: Some(error),

@@ -14,7 +14,7 @@ use axum::routing::post;
 use onlyonce_gateway::{Gateway, Settings};
 use tokio::net::TcpListener;
 
-use self::proxy::{FAULTS, FaultyProxy};
+use self::proxy::{FAULTS, FaultyProxy, header};
 use crate::package::{here, installed, run};
 use crate::python::python;
 
@@ -51,7 +51,8 @@ async fn shop(effects: &Effects) -> Gateway {
 async fn each_order_has_one_effect(program: impl FnOnce(&str) -> Command) {
     let effects = Effects::default();
     let gateway = shop(&effects).await;
-    let proxy = FaultyProxy::start(gateway.address()).await;
+    let key_of = |request: &[u8]| header(request, "idempotency-key");
+    let proxy = FaultyProxy::start(gateway.address(), key_of).await;
     let mut command = program(&format!("http://{}/orders", proxy.address));
     command.arg(ORDERS.to_string());
 

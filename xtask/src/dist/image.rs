@@ -8,11 +8,14 @@ use std::process::Command;
 use super::{Tree, cannot, done};
 use crate::Failure;
 
+/// The settings in the image: a file, so that one that is mounted over it has the last word. A variable
+/// would go before what that says.
+const SETTINGS: &str = include_str!("../../../packaging/image.toml");
 /// Puts what the program needs below a folder, from this machine.
 const GATHER: &str = r#"
 set -e
 tree=$1 files=$2
-mkdir -p "$files/usr/bin" "$files/etc/ssl/certs" "$files/data" "$files/tmp"
+mkdir -p "$files/usr/bin" "$files/etc/ssl/certs" "$files/etc/onlyonce" "$files/data" "$files/tmp"
 cp "$tree/usr/bin/onlyonce" "$files/usr/bin/"
 ldd "$files/usr/bin/onlyonce" | grep -o '/[^ ]*' | while read -r library; do
   cp -L --parents "$library" "$files"
@@ -20,6 +23,7 @@ done
 cp -L /etc/ssl/certs/ca-certificates.crt "$files/etc/ssl/certs/"
 echo 'onlyonce:x:65532:65532::/data:/nonexistent' > "$files/etc/passwd"
 echo 'onlyonce:x:65532:' > "$files/etc/group"
+printf '%s' "$3" > "$files/etc/onlyonce/onlyonce.toml"
 chmod 1777 "$files/tmp"
 "#;
 /// Makes an image of them without a registry, and runs it once.
@@ -32,7 +36,7 @@ trap 'buildah rm "$container" >/dev/null' EXIT
 buildah copy --quiet "$container" "$files" / >/dev/null
 buildah copy --quiet --chown 65532:65532 --chmod 700 "$container" "$files/data" /data >/dev/null
 buildah config --user 65532:65532 --workingdir /data --volume /data --port 8080 --port 9090 \
-  --env ONLYONCE_LISTEN=0.0.0.0:8080 \
+  --env ONLYONCE_CONFIG=/etc/onlyonce/onlyonce.toml \
   --entrypoint '["/usr/bin/onlyonce"]' --cmd gateway --stop-signal SIGTERM \
   --label org.opencontainers.image.title=onlyonce \
   --label org.opencontainers.image.version="$version" \
@@ -48,7 +52,8 @@ pub(super) fn make(tree: &Tree, folder: &Path) -> Result<(), Failure> {
     gather
         .args(["-c", GATHER, "sh"])
         .arg(tree.folder())
-        .arg(&files);
+        .arg(&files)
+        .arg(SETTINGS);
     done(&mut gather)?;
     let archive = folder.join(format!("onlyonce-{}-image.tar", tree.version()));
     let mut build = Command::new("sh");

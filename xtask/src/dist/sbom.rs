@@ -57,7 +57,7 @@ fn read(text: &str, built_from: &BTreeSet<String>) -> Result<Value, Failure> {
         return Err(wrong("this is not CycloneDX"));
     }
     keep(&mut list, built_from);
-    // Whoever is logged in has not written the program.
+    // The user who is logged in has not written the program.
     if let Some(metadata) = list["metadata"].as_object_mut() {
         metadata.remove("authors");
     }

@@ -86,6 +86,15 @@ impl Notices {
         }
     }
 
+    /// Says what an operator wanted and did not get.
+    pub(super) fn complain(&self, message: &str) {
+        if self.is_json {
+            line("warn", message, json!({}));
+        } else {
+            say(format_args!("warning: {message}"));
+        }
+    }
+
     /// What an operator should know of these settings and was not told yet.
     fn warn(&mut self, settings: &Settings) {
         for warning in settings.warnings() {
@@ -109,17 +118,26 @@ fn url(is_tls: bool, address: SocketAddr) -> String {
 /// The store without its password, and what its records survive.
 fn kept(config: &Config) -> (String, &'static str) {
     let url = config.store_url();
-    let survives = match onlyonce_stores::backend(url) {
+    (onlyonce_stores::shown(url), survives(url))
+}
+
+fn survives(url: &str) -> &'static str {
+    let is_quorum = ["redis+quorum:", "redlock:"]
+        .iter()
+        .any(|it| url.starts_with(it));
+    match onlyonce_stores::backend(url) {
         "memory" => "nothing; a restart forgets every answer",
         "file" => "a crash and power loss; not the loss of this disk; one process at a time",
         "sqlite" => "a crash and power loss; not the loss of this disk; several processes",
+        "redis" if is_quorum => {
+            "a crash and power loss, and the loss of a minority of its servers with their disks"
+        }
         "redis" => {
             "a crash of this process; of Redis itself, what its persistence and replicas keep"
         }
         "postgres" | "mysql" => "a crash of this process, and what the database survives",
         _ => "see docs/stores.md",
-    };
-    (onlyonce_stores::shown(url), survives)
+    }
 }
 
 fn line(level: &str, message: &str, more: Value) {
@@ -133,4 +151,19 @@ fn line(level: &str, message: &str, more: Value) {
         told.extend(more.into_iter().filter(|(_, value)| !value.is_null()));
     }
     say(format_args!("{}", Value::Object(told)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::survives;
+
+    #[test]
+    fn a_quorum_is_not_described_as_one_redis() {
+        for url in ["redis+quorum://a,b,c", "redlock://a,b,c"] {
+            assert!(survives(url).contains("a minority of its servers"), "{url}");
+        }
+        for url in ["redis://a", "redis+cluster://a", "redis+sentinel://a/m"] {
+            assert!(survives(url).contains("Redis itself"), "{url}");
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! `onlyonce queue list` and `show`. Values that may prove who somebody is are not printed unless they are
 //! asked for, nor is what stands behind the `?` of an address.
 
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 use clap::ValueEnum;
@@ -12,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use super::CommandError;
 use super::wanted::is_secret;
-use crate::said::{give, legible};
+use crate::said::{body_for, give, legible};
 use crate::table::Table;
 
 /// What is shown of a request, in this order.
@@ -183,14 +184,21 @@ fn print_all(entries: &[Entry], json: bool) {
     give(format_args!("{table}"));
 }
 
-/// The body as it is, to stdout.
+/// The body as it is, to stdout; to a terminal without what that would obey.
 fn print_body(entry: &Entry) -> Result<ExitCode, CommandError> {
     let bytes = match (&entry.status, &entry.operation) {
         (Status::Done { answer, .. }, _) => answer.clone().unwrap_or_default(),
         (_, Some(operation)) => operation.bytes().clone(),
         (_, None) => bytes::Bytes::new(),
     };
-    std::io::Write::write_all(&mut std::io::stdout(), &bytes)
+    let mut stdout = std::io::stdout();
+    let bytes = if stdout.is_terminal() {
+        let text = String::from_utf8_lossy(&bytes);
+        body_for(&text, true).into_owned().into()
+    } else {
+        bytes
+    };
+    std::io::Write::write_all(&mut stdout, &bytes)
         .map_err(CommandError::io("the body cannot be printed"))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -72,7 +72,7 @@ pub(super) async fn serve(
     queue.observe(move |attempted| give(format_args!("{}", line(attempted, json))));
     let (ready, is_ready) = oneshot::channel();
     let running = queue.run_with(move || {
-        // Who waits for it goes together with this.
+        // Its waiting callers go together with this.
         let _ = ready.send(());
     });
     let answering = async {

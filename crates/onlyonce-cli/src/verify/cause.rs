@@ -128,7 +128,7 @@ codes! {
     /// Callers share keys.
     SharedCallers "shared-callers" Leaks
         "two callers with the same key share one record"
-        why "Whoever guesses or reuses a key gets the answer of somebody else's operation."
+        why "A caller that guesses or reuses a key gets the answer of somebody else's operation."
         mend "Make the verified identity of the caller part of what a record is looked up by.";
     /// Cookies are stored.
     CookiesReplayed "cookies-replayed" Leaks

@@ -103,7 +103,7 @@ checks! {
         time::the_date_of_a_replay_is_its_own;
     "error-body" "errors have the profile's shape" ["X4"] ErrorShape
         refusals::errors_have_the_shape_of_the_profile;
-    "retry-after" "whoever is told to wait is told at least a second" ["S3"] RetryAfter
+    "retry-after" "a caller that is told to wait is told at least a second" ["S3"] RetryAfter
         refusals::retry_after_is_at_least_a_second;
 }
 

@@ -101,6 +101,41 @@ async fn the_gateway_is_of_this_version_and_its_settings_hold() {
     assert!(output.status.success(), "{told}");
 }
 
+#[test]
+fn operators_reach_the_console_from_this_machine_and_need_the_token() {
+    let gateway = services().remove("gateway").unwrap();
+    let admin = gateway["environment"]["ONLYONCE_ADMIN"].as_str().unwrap();
+    let (_, port) = admin.split_once(':').unwrap();
+
+    let published = names(&gateway["ports"]);
+
+    let loopback = format!("127.0.0.1:{port}:{port}");
+    assert!(published.contains(&loopback), "{published:?}");
+    let token = gateway["environment"]["ONLYONCE_ADMIN_TOKEN_FILE"].as_str();
+    assert_eq!(token, Some(TOKEN));
+}
+
+#[tokio::test]
+async fn the_image_has_its_settings_in_a_file_and_a_mounted_one_has_the_last_word() {
+    let image = include_str!("../../../../xtask/src/dist/image.rs");
+    let own = folder().join("../image.toml");
+    assert!(image.contains("--env ONLYONCE_CONFIG=/etc/onlyonce/onlyonce.toml"));
+    let set: Vec<_> = image.matches("--env ").collect();
+    assert_eq!(set.len(), 1, "a variable goes before a mounted file");
+    let text = fs::read_to_string(&own).unwrap();
+    assert!(text.contains("\nlisten = \"0.0.0.0:8080\"\n"), "{text}");
+
+    let mut check = onlyonce(&["config", "check", "--env", own.to_str().unwrap()]);
+    let output = check
+        .env("ONLYONCE_UPSTREAM", "http://127.0.0.1:3000")
+        .output()
+        .await
+        .unwrap();
+
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{told}");
+}
+
 #[tokio::test]
 async fn prometheus_takes_its_configuration_and_scrapes_the_gateway() {
     let scratch = tempfile::tempdir().unwrap();

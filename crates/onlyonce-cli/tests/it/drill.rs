@@ -204,20 +204,63 @@ async fn the_alert_of_a_crash_clears_once_all_is_settled_in_the_console() {
         preview.contains("35 outcomes would be settled"),
         "{preview}"
     );
-    let hidden = preview.split("<input type=\"hidden\" name=\"slot\" value=\"");
-    let slots: Vec<&str> = hidden
+    let hidden = preview.split("<input type=\"hidden\" name=\"attempt\" value=\"");
+    let attempts: Vec<&str> = hidden
         .skip(1)
         .filter_map(|it| it.split('"').next())
         .collect();
     assert_eq!(in_doubt(&gateway).await, 35.0, "nothing was changed");
-    let slots = slots.iter().map(|slot| ("slot", *slot));
-    let shown: Vec<_> = slots.chain(decision).collect();
+    let attempts = attempts.iter().map(|attempt| ("attempt", *attempt));
+    let shown: Vec<_> = attempts.chain(decision).collect();
     let (status, location, page) = form(&gateway, "/in-doubt/settle", &shown).await;
 
     assert_eq!(status, 303, "{page}");
     assert_eq!(location, "/in-doubt?settled=35&skipped=0");
     prometheus.clears(ALERT).await;
     assert_audited(&gateway, "console").await;
+}
+
+#[tokio::test]
+async fn what_a_dry_run_listed_is_settled_and_no_later_attempt() {
+    let gateway = after_the_crash().await;
+    let file = gateway.folder.path().join("listed.json");
+    let admin = ["--admin", &gateway.admin, "--reason", REASON];
+    let resolve = ["keys", "resolve", "--did-not-happen"];
+    let dry = [&resolve[..], &["--all", "--dry-run", "--json"], &admin].concat();
+    let (code, listed, err) = run(&dry).await;
+    assert_eq!(code, 0, "{err}");
+    std::fs::write(&file, listed).unwrap();
+    let refunds = [&resolve[..], &["--operation", "/refunds"], &admin].concat();
+    let (code, shown, err) = run(&refunds).await;
+    assert_eq!(
+        (code, shown.lines().count()),
+        (0, 6),
+        "a heading and 5: {err}"
+    );
+    // Their retries run, and fall in doubt again: about these nothing was found out.
+    for number in 30..OUTCOMES {
+        assert_eq!(gateway.send("/refunds", &key(number), "{}").await, 502);
+    }
+
+    let from = ["--listed", file.to_str().unwrap()];
+    let (code, _, err) = run(&[&resolve[..], &from, &admin].concat()).await;
+
+    assert_eq!(code, 0, "{err}");
+    assert!(err.contains("30 of 30 outcomes settled"), "{err}");
+    assert!(err.contains("5 more were not in doubt any more"), "{err}");
+    assert_eq!(in_doubt(&gateway).await, 5.0);
+}
+
+#[tokio::test]
+async fn an_answer_for_one_record_says_which_attempt_gets_it() {
+    let gateway = after_the_crash().await;
+
+    let answer = ["keys", "resolve", &key(3), "--status", "201"];
+    let (code, _, err) = run(&[&answer[..], &["--admin", &gateway.admin]].concat()).await;
+
+    assert_eq!(code, 0, "{err}");
+    assert!(err.contains("resolved /orders, claimed at 20"), "{err}");
+    assert!(err.contains("attempt 1: every retry gets 201"), "{err}");
 }
 
 #[tokio::test]

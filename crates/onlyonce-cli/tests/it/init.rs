@@ -10,7 +10,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
-use crate::support::program::{onlyonce, run, run_with};
+use crate::support::program::{on_a_terminal, onlyonce, run, run_with};
 
 const UPSTREAM: &str = "--upstream=http://127.0.0.1:1";
 
@@ -203,6 +203,75 @@ async fn a_start_says_once_what_matters_without_the_stores_password() {
 }
 
 #[tokio::test]
+async fn a_start_on_a_terminal_says_the_same_in_sentences() {
+    let folder = TempDir::new().unwrap();
+    let file = at(&folder);
+    run(&[
+        "init",
+        UPSTREAM,
+        "--store=memory:",
+        "--listen=127.0.0.1:0",
+        "--admin=127.0.0.1:0",
+        "-o",
+        &file,
+    ])
+    .await;
+    let mut gateway = on_a_terminal(&["gateway", "--config", &file])
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(gateway.stdout.take().unwrap()).lines();
+    let mut told = Vec::new();
+
+    while told.len() < 5 {
+        let line = lines.next_line().await.unwrap().unwrap();
+        told.push(line.trim_end().to_owned());
+    }
+
+    assert!(
+        told[0].starts_with("onlyonce listens on http://127.0.0.1:"),
+        "{told:?}"
+    );
+    assert!(
+        told[0].contains(", operators on http://127.0.0.1:"),
+        "{told:?}"
+    );
+    assert_eq!(
+        told[1],
+        "store      memory: (survives: nothing; a restart forgets every answer)"
+    );
+    assert_eq!(told[2], format!("profile    standard, from {file}"));
+    let warnings = told[3..].iter().filter(|it| it.starts_with("warning: "));
+    assert_eq!(warnings.count(), 2, "{told:?}");
+    assert!(!told.concat().contains('{'), "{told:?}");
+    let id = gateway.id().unwrap().to_string();
+    let ended = tokio::process::Command::new("kill")
+        .args(["-TERM", &id])
+        .status();
+    assert!(ended.await.unwrap().success());
+    gateway.wait().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_file_that_only_observes_says_so_and_another_says_how() {
+    let folder = TempDir::new().unwrap();
+    let (observing, enforcing) = (at(&folder), format!("{}.2", at(&folder)));
+
+    let (code, _, told) = run(&["init", UPSTREAM, "--mode=observe", "-o", &observing]).await;
+    assert_eq!(code, 0, "{told}");
+    let (code, _, told) = run(&["init", UPSTREAM, "-o", &enforcing]).await;
+    assert_eq!(code, 0, "{told}");
+
+    let observed = |file: &str| {
+        let config = config::load(Some(Path::new(file)), [], &[]).unwrap();
+        config.observed()
+    };
+    assert_eq!(observed(&observing).len(), 1);
+    assert!(observed(&enforcing).is_empty());
+    let text = fs::read_to_string(&enforcing).unwrap();
+    assert!(text.contains("\n# mode = \"observe\"\n"), "{text}");
+}
+
+#[tokio::test]
 async fn a_service_manager_learns_when_it_is_ready_reloads_and_stops() {
     let folder = TempDir::new().unwrap();
     let file = at(&folder);
@@ -246,4 +315,75 @@ async fn a_service_manager_learns_when_it_is_ready_reloads_and_stops() {
     send("-TERM").await;
     assert_eq!(told().await.trim(), "STOPPING=1");
     assert!(gateway.wait().await.unwrap().success());
+}
+
+#[tokio::test]
+async fn a_reload_of_a_service_fails_if_its_settings_are_not_taken() {
+    let folder = TempDir::new().unwrap();
+    let file = at(&folder);
+    run(&[
+        "init",
+        UPSTREAM,
+        "--store=memory:",
+        "--listen=127.0.0.1:0",
+        "--admin=127.0.0.1:0",
+        "-o",
+        &file,
+    ])
+    .await;
+    let good = fs::read_to_string(&file).unwrap();
+    let place = folder.path().to_str().unwrap().to_owned();
+    // As a gateway that was killed leaves it.
+    drop(std::os::unix::net::UnixListener::bind(folder.path().join("reload.sock")).unwrap());
+    let mut gateway = onlyonce(&["gateway", "--config", &file])
+        .env("RUNTIME_DIRECTORY", &place)
+        .spawn()
+        .unwrap();
+    let reload = async || {
+        let mut asked = onlyonce(&["gateway", "reload"]);
+        let asked = asked
+            .env("RUNTIME_DIRECTORY", &place)
+            .output()
+            .await
+            .unwrap();
+        let told = String::from_utf8(asked.stderr).unwrap();
+        (asked.status.code(), told)
+    };
+    let mut first = reload().await;
+    for _ in 0..500 {
+        if first.0 == Some(0) {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        first = reload().await;
+    }
+    assert_eq!(first, (Some(0), "settings read again\n".to_owned()));
+
+    for (settings, why) in [
+        (good.replace("127.0.0.1:0", "127.0.0.1:1"), "restart it"),
+        (format!("{good}\nnonsense = true\n"), "nonsense"),
+    ] {
+        assert_ne!(settings, good);
+        fs::write(&file, settings).unwrap();
+        let (code, told) = reload().await;
+        assert_eq!(code, Some(2), "{told}");
+        assert!(told.contains("the old settings stay"), "{told}");
+        assert!(told.contains(why), "{told}");
+    }
+    fs::write(&file, &good).unwrap();
+    assert_eq!(reload().await.0, Some(0), "it goes on as before");
+    gateway.kill().await.unwrap();
+    let (code, told) = reload().await;
+    assert_eq!(code, Some(2));
+    assert!(told.contains("no gateway answers at"), "{told}");
+}
+
+#[test]
+fn the_unit_reloads_by_asking_the_gateway_and_hears_its_answer() {
+    let unit = include_str!("../../../../packaging/onlyonce.service");
+
+    let reload = unit.lines().filter(|it| it.starts_with("ExecReload="));
+    let reload: Vec<_> = reload.collect();
+    assert_eq!(reload, ["ExecReload=/usr/bin/onlyonce gateway reload"]);
+    assert!(unit.contains("\nRuntimeDirectory=onlyonce\n"), "{unit}");
 }

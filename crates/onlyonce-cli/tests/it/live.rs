@@ -77,6 +77,32 @@ async fn what_happens_is_printed_as_it_does_and_filtered() {
 }
 
 #[tokio::test]
+async fn for_a_program_an_event_is_a_json_object_with_its_fields() {
+    let (upstream, _) = service().await;
+    let gateway = Running::start(&upstream, "store = \"memory:\"\n").await;
+    let line = [
+        "keys", "watch", "--json", "--count", "1", "--event", "refused",
+    ];
+    let mut watching = onlyonce(&[&line[..], &["--admin", &gateway.admin]].concat())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(watching.stderr.take().unwrap()).lines();
+    assert!(said.next_line().await.unwrap().is_some());
+
+    for body in ["{}", "{\"n\":2}"] {
+        gateway.send("/orders", "key-of-an-order", body).await;
+    }
+
+    let output = watching.wait_with_output().await.unwrap();
+    let printed = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(printed.lines().count(), 1, "{printed}");
+    let event: Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!(event["event"], "refused");
+    assert_eq!(event["operation"], "/orders");
+    assert_eq!(event["fields"]["reason"], "mismatch", "{event}");
+}
+
+#[tokio::test]
 async fn a_store_does_not_know_what_happens() {
     for action in ["top", "watch"] {
         let (code, _, said) = run(&["keys", action, "--store", "memory:"]).await;

@@ -174,6 +174,25 @@ async fn keys_are_made_from_conversation_and_content_if_asked_for() {
     assert_eq!(notes.strokes(), 2);
 }
 
+/// claude-code #36149: one call of the model is dispatched twice, under two names.
+#[tokio::test]
+async fn one_call_under_two_names_runs_once_where_names_do_not_count() {
+    for (flags, strokes) in [
+        (&["--derive"][..], 2),
+        (&["--derive", "--call-id", "none"], 1),
+    ] {
+        let notes = Notes::new();
+        let mut unkeyed = notes.stroke(KEY);
+        unkeyed.as_object_mut().unwrap().remove("idempotencyKey");
+        let agent = notes.agent(flags).await;
+
+        agent.call_named("edit_file", &unkeyed, "toolu_1").await;
+        agent.call_named("edit_file", &unkeyed, "toolu_2").await;
+
+        assert_eq!(notes.strokes(), strokes, "{flags:?}");
+    }
+}
+
 #[tokio::test]
 async fn the_guide_s_configuration_works_as_it_is_written() {
     let guide = include_str!("../../../../docs/guides/agent-tools.md");

@@ -5,10 +5,11 @@ use std::process::Stdio;
 
 use serde_json::{Value, json};
 
-use self::shop::{Shop, heard};
+use self::shop::{Front, Shop, heard};
 use crate::mcp::agent::Notes;
 use crate::support::program::onlyonce;
 
+mod faults;
 mod shop;
 
 /// Which way a client reaches the shop.
@@ -38,34 +39,106 @@ async fn every_method_of_the_sdk_works_and_a_key_runs_a_tool_once() {
             let shop = Shop::open(modes).await;
             let front = shop.front(way, "").await;
 
-            let heard = front.client("everything", &[]).await;
-
-            let what = format!("{way:?} {modes:?} {heard}");
-            let offered = json!([
-                "fail",
-                "order",
-                "order_and_die",
-                "order_in_a_colour",
-                "order_slowly"
-            ]);
-            assert_eq!(heard["offered"], offered, "{what}");
-            assert_eq!(heard["resource"], "tea, cake", "{what}");
-            assert_eq!(heard["prompt"], "Greet Ada.", "{what}");
-            assert_eq!(heard["first"]["text"], "order 1 of tea", "{what}");
-            assert_eq!(heard["again"]["text"], "order 1 of tea", "{what}");
-            assert!(replayed(&heard["again"]), "{what}");
-            assert_eq!(heard["other"]["refused"], "mismatch", "{what}");
-            assert_eq!(
-                heard["in_meta"][1]["text"], heard["in_meta"][0]["text"],
-                "{what}"
-            );
-            assert!(replayed(&heard["in_meta"][1]), "{what}");
-            assert_eq!(heard["by_id"][0]["error"], false, "{what}");
-            assert_eq!(heard["by_id"][1]["refused"], "mismatch", "{what}");
-            assert!(replayed(&heard["failed"][1]), "{what}");
-            let lines = shop.effects();
-            assert_eq!(lines, ["tea", "bare", "meta", "one", "tea"], "{what}");
+            let what = format!("{way:?} {modes:?}");
+            everything_works(&shop, &front, "2025-11-25", &what).await;
         }
+    }
+}
+
+/// The revisions before differ in more than a header: sessions agree on them, and they have no tasks.
+#[tokio::test]
+async fn every_method_of_the_sdk_works_under_the_revisions_before() {
+    for revision in ["2025-06-18", "2025-03-26"] {
+        for way in WAYS {
+            let shop = Shop::open(&[]).await;
+            let front = shop.front(way, "").await;
+
+            everything_works(&shop, &front, revision, &format!("{way:?} {revision}")).await;
+        }
+    }
+}
+
+async fn everything_works(shop: &Shop, front: &Front, revision: &str, what: &str) {
+    let heard = front.client("everything", &[("REVISION", revision)]).await;
+
+    let what = format!("{what} {heard}");
+    let offered = json!([
+        "fail",
+        "order",
+        "order_and_die",
+        "order_in_a_colour",
+        "order_slowly",
+        "order_what_the_model_likes"
+    ]);
+    assert_eq!(heard["revision"], revision, "{what}");
+    assert_eq!(heard["offered"], offered, "{what}");
+    assert_eq!(heard["resource"], "tea, cake", "{what}");
+    assert_eq!(heard["prompt"], "Greet Ada.", "{what}");
+    assert_eq!(heard["first"]["text"], "order 1 of tea", "{what}");
+    assert_eq!(heard["again"]["text"], "order 1 of tea", "{what}");
+    assert!(replayed(&heard["again"]), "{what}");
+    assert_eq!(heard["other"]["refused"], "mismatch", "{what}");
+    let in_meta = &heard["in_meta"];
+    assert_eq!(in_meta[1]["text"], in_meta[0]["text"], "{what}");
+    assert!(replayed(&in_meta[1]), "{what}");
+    assert_eq!(heard["by_id"][0]["error"], false, "{what}");
+    assert_eq!(heard["by_id"][1]["refused"], "mismatch", "{what}");
+    assert!(replayed(&heard["failed"][1]), "{what}");
+    let lines = shop.effects();
+    assert_eq!(lines, ["tea", "bare", "meta", "one", "tea"], "{what}");
+}
+
+#[tokio::test]
+async fn a_question_of_a_running_tool_to_the_model_of_its_client_is_answered() {
+    for way in WAYS {
+        for revision in ["2025-11-25", "2025-06-18"] {
+            let shop = Shop::open(&[]).await;
+            let front = shop.front(way, "").await;
+
+            let heard = front.client("sampling", &[("REVISION", revision)]).await;
+
+            let what = format!("{way:?} {heard}");
+            assert_eq!(heard["revision"], revision, "{what}");
+            for answer in [&heard["tries"][0], &heard["tries"][1]] {
+                assert_eq!(answer["text"], "order 1 of green tea", "{what}");
+            }
+            assert!(replayed(&heard["tries"][1]), "{what}");
+            assert_eq!(shop.effects(), ["tea"], "{what}");
+        }
+    }
+}
+
+/// The SDK's server ends a cancelled call with an error, which then is its outcome.
+#[tokio::test]
+async fn a_call_that_is_cancelled_has_the_outcome_that_its_server_tells() {
+    for way in WAYS {
+        let shop = Shop::open(&[]).await;
+        let front = shop.front(way, "").await;
+
+        let heard = front.client("cancelled", &[]).await;
+
+        let text = heard["text"].as_str().unwrap();
+        assert!(text.contains("Request cancelled"), "{way:?} {heard}");
+        assert_eq!(shop.effects(), ["tea"], "{way:?} {heard}");
+    }
+}
+
+#[tokio::test]
+async fn a_call_as_a_task_is_made_once_and_its_task_answers_every_try() {
+    for way in WAYS {
+        let shop = Shop::open(&[]).await;
+        let front = shop.front(way, "").await;
+
+        let heard = front.client("tasks", &[]).await;
+
+        let what = format!("{way:?} {heard}");
+        assert_eq!(heard["made"][0], heard["made"][1], "{what}");
+        assert_eq!(heard["meta"]["onlyonce/replayed"], true, "{what}");
+        assert_eq!(heard["status"], "completed", "{what}");
+        assert_eq!(heard["result"]["text"], "order 1 of tea", "{what}");
+        assert_eq!(heard["listed"], json!([heard["made"][0]]), "{what}");
+        assert_eq!(heard["other"]["refused"], "mismatch", "{what}");
+        assert_eq!(shop.effects(), ["tea"], "{what}");
     }
 }
 

@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use onlyonce_core::Engine;
 use onlyonce_core::engine::FormerSecret;
+use onlyonce_core::operate::{InDoubt, Resolved, in_doubt};
 use onlyonce_gateway::{Gateway, Settings, config};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::support::program::{run, run_with};
+use crate::support::program::{on_a_terminal, run, run_with};
 use crate::support::{ours, serve};
 
 pub(crate) const KEY: &str = "550e8400-e29b-41d4-a716-446655440000";
@@ -248,6 +249,113 @@ async fn a_list_is_narrowed_by_state_operation_and_age() {
         assert_eq!(code, 0, "{err}");
         assert_eq!(json(&out).as_array().unwrap().len(), count, "{filter:?}");
     }
+}
+
+#[tokio::test]
+async fn a_list_is_in_the_order_of_time_or_of_slots_and_begins_where_it_is_said() {
+    let (gateway, admin) = gateway().await;
+    for n in 0..4 {
+        order(&gateway, &format!("key-number-{n}-of-four-keys"), None).await;
+        // The order of time is told in milliseconds.
+        tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+    }
+    let list = async |more: &[&str]| -> Vec<(String, String)> {
+        let line = [&["keys", "list", "--admin", &admin, "--json"], more].concat();
+        let (code, out, err) = run(&line).await;
+        assert_eq!(code, 0, "{err}");
+        let text = |it: &Value, name: &str| it[name].as_str().unwrap().to_owned();
+        let records = json(&out);
+        let records = records.as_array().unwrap().iter();
+        records
+            .map(|it| (text(it, "created_at"), text(it, "slot")))
+            .collect()
+    };
+
+    let usual = list(&[]).await;
+    let newest = list(&["--sort", "newest"]).await;
+    let by_slot = list(&["--sort", "slot"]).await;
+
+    assert_eq!((usual.len(), &usual), (4, &newest));
+    assert!(
+        newest.is_sorted_by(|one, next| one.0 > next.0),
+        "{newest:?}"
+    );
+    assert!(
+        by_slot.is_sorted_by(|one, next| one.1 < next.1),
+        "{by_slot:?}"
+    );
+    assert_eq!(list(&["--since", "1h"]).await, usual);
+    tokio::time::sleep(std::time::Duration::from_millis(1100)).await;
+    assert_eq!(list(&["--since", "1s"]).await, []);
+}
+
+#[tokio::test]
+async fn states_have_colours_on_a_terminal_only_and_not_if_somebody_wants_none() {
+    let (gateway, admin) = gateway().await;
+    assert_eq!(order(&gateway, KEY, None).await, 201);
+    let line = ["keys", "list", "--admin", &admin];
+    let shown = async |mut command: tokio::process::Command| {
+        let output = command
+            .output()
+            .await
+            .expect("`script` is in Debian's bsdutils");
+        String::from_utf8(output.stdout).unwrap()
+    };
+
+    let coloured = shown(on_a_terminal(&line)).await;
+    let mut plain = on_a_terminal(&line);
+    plain.env("NO_COLOR", "1");
+    let plain = shown(plain).await;
+    let (_, piped, _) = run(&line).await;
+
+    assert!(coloured.contains("\u{1b}[32mdone"), "{coloured:?}");
+    for text in [plain, piped] {
+        assert!(
+            text.contains("done") && !text.contains('\u{1b}'),
+            "{text:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_body_does_to_a_terminal_nothing_but_lines_and_goes_elsewhere_as_it_is() {
+    let place = TempDir::new().unwrap();
+    let url = format!("file:{}", place.path().join("records").display());
+    let store = onlyonce_stores::open(&url).await.unwrap();
+    let engine = Engine::open(Arc::clone(&store)).await.unwrap();
+    const BODY: &str = "{\n\"note\": \"\u{1b}]0;owned\u{7}\u{1b}[2J\"\n}";
+    let lost = async || Err::<u8, _>("lost".to_owned());
+    let rules = onlyonce_core::Policy {
+        on_lapse: onlyonce_core::OnLapse::Hold,
+        ..engine.job("pay").rules().clone()
+    };
+    engine
+        .job("pay")
+        .policy(rules)
+        .run(KEY, "7 EUR", lost)
+        .await
+        .unwrap_err();
+    let operate = store.operate().unwrap();
+    let found = in_doubt(operate, &InDoubt::default(), 10).await.unwrap();
+    let (slot, _) = found[0];
+    let answer = Arc::new(onlyonce_core::Response::new(http::StatusCode::OK, BODY));
+    let keep = std::time::Duration::from_secs(600);
+    let resolved = operate.resolve(&slot, &answer, keep).await.unwrap();
+    assert!(matches!(resolved, Resolved::Stored), "{resolved:?}");
+    engine.shutdown(std::time::Duration::from_secs(10)).await;
+    drop((engine, store));
+    let line = ["keys", "show", KEY, "--body", "--store", &url];
+
+    let output = on_a_terminal(&line).output().await.unwrap();
+    let terminal = String::from_utf8(output.stdout).unwrap();
+    let (_, piped, _) = run(&line).await;
+
+    assert!(
+        terminal.contains(r"\u{1b}]0;owned\u{7}\u{1b}[2J"),
+        "{terminal:?}"
+    );
+    assert!(!terminal.contains('\u{1b}'), "{terminal:?}");
+    assert!(piped.contains(BODY), "{piped:?}");
 }
 
 #[tokio::test]

@@ -187,7 +187,8 @@ impl Queue {
         let (expired, sent): (Vec<_>, Vec<_>) =
             due.into_iter().partition(|row| self.is_expired(row, wall));
         for row in &expired {
-            outcome::failed(transaction, row, Cause::Expired, "", wall).await?;
+            let expired = Failure::new(Cause::Expired, "");
+            outcome::failed(transaction, row, &expired, wall).await?;
         }
         let ids: Vec<i64> = sent.iter().map(|row| row.id.0).collect();
         if !ids.is_empty() {

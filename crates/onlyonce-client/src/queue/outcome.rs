@@ -10,7 +10,7 @@ use super::OperationId;
 use super::error::QueueError;
 use super::group::undo_rank;
 use super::rows::{Place, ROWS_AT_ONCE, Row};
-use crate::cause::Cause;
+use crate::cause::{Cause, Failure};
 use crate::reply::Reply;
 
 /// See [`sweep`]. It must not look at all that is done.
@@ -111,21 +111,20 @@ pub(super) async fn note(
 pub(super) async fn later(
     transaction: &mut SqliteConnection,
     row: &Row,
-    cause: Cause,
-    detail: &str,
+    failure: &Failure,
     due_at: i64,
 ) -> Result<(), QueueError> {
     // If the only attempt so far had no effect, the key is as good as new.
-    let is_unsent = row.sent_at.is_none() && !cause.may_have_run();
+    let is_unsent = row.sent_at.is_none() && !failure.may_have_run();
     sqlx::query(
         "UPDATE operations SET attempts = attempts + 1, failures = failures + ?, due_at = ?, \
          cause = ?, detail = ?, sent_at = CASE WHEN ? THEN NULL ELSE sent_at END \
          WHERE id = ? AND key = ? AND state = 'waiting'",
     )
-    .bind(i64::from(cause == Cause::Failed))
+    .bind(i64::from(failure.cause == Cause::Failed))
     .bind(due_at)
-    .bind(cause.name())
-    .bind(detail)
+    .bind(failure.cause.name())
+    .bind(&failure.detail)
     .bind(is_unsent)
     .bind(row.id.0)
     .bind(row.key.expose())
@@ -138,26 +137,25 @@ pub(super) async fn later(
 pub(super) async fn failed(
     transaction: &mut SqliteConnection,
     row: &Row,
-    cause: Cause,
-    detail: &str,
+    failure: &Failure,
     now: i64,
 ) -> Result<(), QueueError> {
-    let was_sent = cause != Cause::Expired;
+    let was_sent = failure.cause != Cause::Expired;
     let written = sqlx::query(
         "UPDATE operations SET state = 'failed', attempts = attempts + ?, ended_at = ?, cause = ?, \
          detail = ? WHERE id = ? AND key = ? AND state = 'waiting'",
     )
     .bind(i64::from(was_sent))
     .bind(now)
-    .bind(cause.name())
-    .bind(detail)
+    .bind(failure.cause.name())
+    .bind(&failure.detail)
     .bind(row.id.0)
     .bind(row.key.expose())
     .execute(&mut *transaction)
     .await?;
     match row.group {
         Some(place) if written.rows_affected() == 1 && !place.is_undo => {
-            let may_have_run = cause.may_have_run() || row.sent_at.is_some();
+            let may_have_run = failure.may_have_run() || row.sent_at.is_some();
             undo(transaction, place, may_have_run).await?;
             advance(transaction, place.group, now).await
         }

@@ -57,12 +57,12 @@ impl Queue {
             });
         }
         if self.is_final(row, cause) {
-            outcome::failed(transaction, row, cause, &detail, wall).await?;
+            outcome::failed(transaction, row, failure, wall).await?;
             return Ok(AttemptOutcome::Failed { cause, detail });
         }
         let again_in = self.delay(row, failure);
         let due_at = self.now().saturating_add(millis(again_in));
-        outcome::later(transaction, row, cause, &detail, due_at).await?;
+        outcome::later(transaction, row, failure, due_at).await?;
         Ok(AttemptOutcome::Later {
             cause,
             detail,

@@ -161,6 +161,23 @@ async fn a_step_that_may_have_run_is_undone_too() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_rejected_step_of_which_the_service_knows_an_earlier_attempt_is_undone_too() {
+    let detail = "the operation could not be started: an earlier attempt under this key may have \
+                  taken effect, and a retry with the same key may run it again";
+    let not_run = serde_json::json!({"type": "urn:onlyonce:problem:not-run", "detail": detail});
+    let script = Script::new([Say::Status(200), Say::Json(503, not_run), Say::Status(400)]);
+    let (_folder, queue) = open(&script).await;
+
+    queue.enqueue_group(group()).await.unwrap();
+    queue.drain().await.unwrap();
+
+    assert_eq!(
+        script.story(),
+        ["POST /a", "POST /b", "POST /b", "DELETE /b", "DELETE /a"]
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_rejected_step_that_was_cut_off_before_is_undone_too() {
     let script = Script::new([Say::Status(200), Say::Cut, Say::Status(400)]);
     let (_folder, queue) = open(&script).await;

@@ -171,12 +171,88 @@ async fn an_attempt_takes_30_s_at_most_and_its_outcome_is_open() {
         .unwrap_err();
 
     assert_eq!((failure.cause, failure.attempts), (Cause::Interrupted, 3));
-    assert!(failure.cause.may_have_run());
+    assert!(failure.may_have_run());
     assert!(
         pauses(&script)
             .iter()
             .all(|pause| *pause >= Duration::from_secs(30))
     );
+}
+
+/// The last attempt alone would say that nothing ran.
+#[tokio::test(start_paused = true)]
+async fn what_an_earlier_attempt_may_have_done_is_not_forgotten() {
+    let not_run = || json!({"type": "urn:onlyonce:problem:not-run", "retryable": true});
+    let mismatch = json!({"type": "urn:onlyonce:problem:mismatch", "retryable": false});
+    for (says, cause) in [
+        (
+            vec![Say::Cut, Say::NotSent, Say::NotSent],
+            Cause::Unreachable,
+        ),
+        (
+            vec![Say::NotSent, Say::Cut, Say::Json(503, not_run())],
+            Cause::NotRun,
+        ),
+        (
+            vec![Say::Cut, Say::Json(503, not_run()), Say::NotSent],
+            Cause::Unreachable,
+        ),
+        (vec![Say::Cut, Say::Status(401)], Cause::Unauthorised),
+        (vec![Say::Status(504), Say::Status(400)], Cause::Rejected),
+        (vec![Say::Cut, Say::Json(422, mismatch)], Cause::Conflict),
+    ] {
+        let sender = Script::new(says).sender();
+
+        let failure = sender.send(&operation("a"), &Keys::default().v4()).await;
+
+        let failure = failure.unwrap_err();
+        assert_eq!(failure.cause, cause);
+        assert!(!failure.cause.may_have_run(), "{failure}");
+        assert!(failure.may_have_run(), "{failure}");
+        let said = failure.to_string();
+        assert!(
+            said.contains("an earlier attempt may have taken effect"),
+            "{said}"
+        );
+        assert!(!said.contains("the operation did not run"), "{said}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_never_ran_is_said_never_to_have_run() {
+    let not_run = json!({"type": "urn:onlyonce:problem:not-run", "retryable": true});
+    let kept = Say::With(400, "idempotent-replayed", "true", "{}");
+    for says in [
+        vec![Say::NotSent, Say::NotSent, Say::NotSent],
+        vec![Say::NotSent, Say::Json(503, not_run), Say::NotSent],
+        // What the service has kept is the answer to the first attempt.
+        vec![Say::Cut, kept],
+    ] {
+        let sender = Script::new(says).sender();
+
+        let failure = sender.send(&operation("a"), &Keys::default().v4()).await;
+
+        let failure = failure.unwrap_err();
+        assert!(!failure.may_have_run(), "{failure}");
+        assert!(!failure.to_string().contains("earlier"), "{failure}");
+    }
+}
+
+/// The service has had earlier attempts that this sender knows nothing of.
+#[tokio::test(start_paused = true)]
+async fn a_service_that_speaks_of_an_earlier_attempt_is_believed() {
+    let detail = "the operation could not be started: an earlier attempt under this key may have \
+                  taken effect, and a retry with the same key may run it again";
+    let not_run = json!({"type": "urn:onlyonce:problem:not-run", "detail": detail});
+    let script = Script::new([Say::Json(503, not_run)]);
+    let (sender, operation, key) = (script.sender(), operation("a"), Keys::default().v4());
+
+    let failure = sender.attempt(&operation, &key).await.unwrap_err();
+
+    assert_eq!(failure.cause, Cause::NotRun);
+    assert!(failure.may_have_run(), "{failure}");
+    let said = failure.to_string();
+    assert!(!said.contains("the operation did not run"), "{said}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -104,6 +104,11 @@ impl Engine {
         if !admitted && !Box::pin(self.has_ended(call)).await {
             return Claiming::Refuse(too_many_running(call));
         }
+        if call.reconcile.is_some()
+            && let Some(refusal) = Box::pin(self.too_early(call)).await
+        {
+            return Claiming::Refuse(refusal);
+        }
         let mut attempt = ClaimAttempt::new(self, call);
         let mut waiting: Option<Wait<'_>> = None;
         let mut asked = started;
@@ -146,7 +151,9 @@ impl Engine {
             };
             attempt.not_ours();
             let at_most = match judge(&record, call) {
-                Judgement::Replay(replay) => return Claiming::Replay(replay),
+                Judgement::Replay(replay) => {
+                    return Claiming::Replay(replay.asked_for(heard.saturating_sub(asked)));
+                }
                 Judgement::Refuse(refusal) => return Claiming::Refuse(refusal),
                 Judgement::ClaimAgain => WAKE_PAUSE_MIN,
                 Judgement::Wait { at_most } => at_most,
@@ -235,7 +242,10 @@ impl Engine {
         };
         attempt.not_ours();
         let at_most = match judge(&record, call) {
-            Judgement::Replay(replay) => return Followed::Answer(Answer::Replayed(replay)),
+            Judgement::Replay(replay) => {
+                let replay = replay.asked_for(heard.saturating_sub(started));
+                return Followed::Answer(Answer::Replayed(replay));
+            }
             Judgement::Refuse(refusal) => return Followed::Answer(Answer::Refused(refusal)),
             Judgement::ClaimAgain => WAKE_PAUSE_MIN,
             Judgement::Wait { at_most } => at_most,

@@ -159,6 +159,13 @@ impl Call {
         }
     }
 
+    /// Whether a claim of it must be found after a power cut, before anything runs: so that it is held, or
+    /// looked into, and does not run again unseen (docs/protocol.md#rule-43). What is looked into is under the
+    /// policy `hold`, whatever its claims say of a lapse.
+    fn must_last(&self) -> bool {
+        self.policy.on_lapse == OnLapse::Hold
+    }
+
     /// The call under the former secret, as it goes around this one: it looks for nothing itself.
     pub(super) fn around(&self) -> Option<Self> {
         let mut around = Self::clone(self.former.as_ref()?);
@@ -206,6 +213,7 @@ impl Call {
             fingerprint: self.fingerprint,
             token,
             on_lapse: self.on_lapse(),
+            must_last: self.must_last(),
             lease_for: self.policy.lease_for,
             keep_for: self.keep_for,
             meta: Arc::clone(&self.meta),

@@ -144,8 +144,7 @@ impl Engine {
                     return answer;
                 }
                 self.emit(call, &Event::NotRun);
-                let refusal = Refusal::not_started(lease.attempt);
-                return Answer::Refused(refusal.retry_after(RETRY_NOW));
+                return Answer::Refused(not_started(call, lease.attempt));
             }
             Outcome::Unknown => {
                 let is_left = wishes.may_go_on && self.leave(call, &lease).await;
@@ -438,6 +437,15 @@ pub(super) fn in_doubt(call: &Call) -> Refusal {
     Refusal::in_doubt(Reason::OutcomeUnknown, call.policy.on_lapse)
 }
 
+/// This attempt of a call did not start.
+fn not_started(call: &Call, attempt: u32) -> Refusal {
+    let refusal = Refusal::not_started(attempt, call.policy.on_lapse, call.is_reconciled);
+    match refusal.retryable {
+        Some(false) => refusal,
+        Some(true) | None => refusal.retry_after(RETRY_NOW),
+    }
+}
+
 fn unprotected(outcome: Outcome) -> Answer {
     match outcome {
         Outcome::Finished(response) => Answer::Ran {
@@ -446,7 +454,10 @@ fn unprotected(outcome: Outcome) -> Answer {
             in_doubt: false,
             as_returned: true,
         },
-        Outcome::NotRun => Answer::Refused(Refusal::not_started(1).retry_after(RETRY_NOW)),
+        Outcome::NotRun => {
+            let refusal = Refusal::not_started(1, OnLapse::Rerun, false);
+            Answer::Refused(refusal.retry_after(RETRY_NOW))
+        }
         // Nothing is recorded of it, whatever the policy says.
         Outcome::Unknown => {
             Answer::Refused(Refusal::in_doubt(Reason::OutcomeUnknown, OnLapse::Rerun))

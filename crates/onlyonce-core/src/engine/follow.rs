@@ -36,8 +36,19 @@ impl Engine {
             if matches!(phase, Phase::Left) {
                 return Followed::Again;
             }
-            if let Some(answer) = share(&phase, flight, call, waiter.position) {
+            if let Some(answer) = share(&phase, flight, call) {
                 return Followed::Answer(answer);
+            }
+            if is_crowded(&phase, call, waiter.position) {
+                let turned_away = Event::TurnedAway {
+                    waited: patience.waited(self),
+                    queue_depth: waiter.position + 1,
+                    holder: flight.holder(),
+                };
+                self.emit(call, &turned_away);
+                let refusal = Refusal::new(Reason::TooManyWaiters);
+                let refusal = refusal.retry_after(call.policy.retry_after);
+                return Followed::Answer(Answer::Refused(refusal));
             }
             if wait.is_none() && !matches!(phase, Phase::Claiming) {
                 let waiters = waiter.position + 1;
@@ -98,29 +109,34 @@ impl Patience {
 }
 
 /// What a duplicate of the same meaning gets in this phase; nothing while it should wait.
-fn share(phase: &Phase, flight: &Flight, call: &Call, position: usize) -> Option<Answer> {
-    let (waiters_max, running) = match phase {
-        Phase::Claiming => (call.policy.local_waiters_max, false),
-        // The flight itself is the first of those who wait for another process.
-        Phase::Waiting => (call.policy.waiters_max.saturating_sub(1), true),
-        Phase::Running => (call.policy.local_waiters_max, true),
-        Phase::Stalled => return Some(Answer::Refused(not_stored(call))),
-        Phase::Left => return None,
+fn share(phase: &Phase, flight: &Flight, call: &Call) -> Option<Answer> {
+    match phase {
+        Phase::Claiming => None,
+        Phase::Waiting | Phase::Running => {
+            let refuses = call.policy.duplicate == Duplicate::Refuse;
+            refuses.then(|| Answer::Refused(in_progress(call)))
+        }
+        Phase::Stalled => Some(Answer::Refused(not_stored(call))),
+        Phase::Left => None,
         Phase::Ended(Answer::Ran {
             response, receipt, ..
         }) => {
             let replay = Replay::shared(response, receipt.as_ref(), &flight.meta);
-            return Some(Answer::Replayed(replay));
+            Some(Answer::Replayed(replay))
         }
-        Phase::Ended(answer) => return Some(answer.clone()),
-    };
-    if running && call.policy.duplicate == Duplicate::Refuse {
-        return Some(Answer::Refused(in_progress(call)));
+        Phase::Ended(answer) => Some(answer.clone()),
     }
-    (position >= waiters_max).then(|| {
-        let refusal = Refusal::new(Reason::TooManyWaiters);
-        Answer::Refused(refusal.retry_after(call.policy.retry_after))
-    })
+}
+
+/// Whether as many wait in this phase as may, before the one at `position`.
+fn is_crowded(phase: &Phase, call: &Call, position: usize) -> bool {
+    let waiters_max = match phase {
+        Phase::Claiming | Phase::Running => call.policy.local_waiters_max,
+        // The flight itself is the first of those who wait for another process.
+        Phase::Waiting => call.policy.waiters_max.saturating_sub(1),
+        Phase::Stalled | Phase::Left | Phase::Ended(_) => return false,
+    };
+    position >= waiters_max
 }
 
 /// A sleep that even the longest patience fits in.

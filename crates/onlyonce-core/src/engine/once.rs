@@ -353,6 +353,7 @@ pub(super) fn replayed(replay: &Replay, attached: bool, took: Duration) -> Event
         original_trace: replay.original_trace.clone(),
         attached,
         resource: replay.response.resource.as_deref().map(Into::into),
+        asked: replay.asked,
         took,
     }
 }
@@ -485,6 +486,7 @@ fn verdict(answer: Answer) -> Verdict {
             response,
             original_trace: None,
             replays: 0,
+            asked: None,
         }),
     }
 }

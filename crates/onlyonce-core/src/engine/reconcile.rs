@@ -13,6 +13,7 @@ use futures_util::future::BoxFuture;
 use crate::event::{Event, Found, Verb};
 use crate::lock;
 use crate::policy::Fate;
+use crate::record::OnLapse;
 use crate::refusal::Refusal;
 use crate::response::Response;
 use crate::slot::{Slot, SlotMap};
@@ -133,6 +134,20 @@ impl Engine {
     /// Puts the next look of a retry off; returns for how long.
     pub(super) fn put_off(&self, slot: Slot) -> Duration {
         self.inner.put_off.note(slot, self.now())
+    }
+
+    /// What a retry gets for which it is too early to ask again, if nobody has settled it meanwhile. It
+    /// claims nothing: attempts are numbered, and a claim would look like another look to everyone who
+    /// has a look planned.
+    pub(super) async fn too_early(&self, call: &Call) -> Option<Refusal> {
+        call.reconcile.as_ref()?;
+        let left = self.inner.put_off.left(&call.slot, self.now())?;
+        let found = self.inner.store.operate()?.get(&call.slot).await;
+        let record = found.ok().flatten()?;
+        let is_still_in_doubt = record.is_lapsed()
+            && record.on_lapse == OnLapse::Rerun
+            && record.fingerprint == call.fingerprint;
+        is_still_in_doubt.then(|| in_doubt(call).retry_after(left))
     }
 
     /// Finds out whether an earlier attempt happened, if there may have been one. Returns what the

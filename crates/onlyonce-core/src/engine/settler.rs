@@ -30,6 +30,11 @@ const LOOKS_MAX: usize = 100;
 const UNCLEAR_MAX: usize = 3;
 /// The longest pause between two looks at one operation.
 const PAUSE_MAX: Duration = Duration::from_secs(60 * 60);
+/// How near two ends of a record are that are the same one: a look leaves it where it was, and a caller's
+/// claim does not.
+const SAME_END: Duration = Duration::from_millis(500);
+/// Beyond these a pause does not double.
+const DOUBLINGS_MAX: u32 = 16;
 /// Operations whose next look is planned. One more is looked at when there is room again.
 const PLANNED_MAX: usize = 10_000;
 
@@ -58,7 +63,8 @@ impl Unsettled {
 /// What happened gets its answer. What did not happen, or cannot be told, stays as it is: a retry looks
 /// again, and runs it. Each operation is looked at under a claim, so by one process at a time; after a
 /// look all processes leave it alone for a pause, twice as long each time and at most an hour, or `every`
-/// where that is longer. A look does not begin a record's retention anew.
+/// where that is longer. What retries find out or not puts no look off. A look does not begin a record's
+/// retention anew.
 ///
 /// Records of other services on the same store are looked at too where they have the same name: an id
 /// that the service asked does not know changes nothing.
@@ -78,6 +84,10 @@ pub struct Settler {
 struct Plan {
     /// The claim that was seen last: another one is another look or run.
     token: Token,
+    /// When the record of that claim ends, in milliseconds.
+    ends: u64,
+    /// Looks without a retry so far, as far as this process knows, or as many as fit its age.
+    looks: u32,
     due: Duration,
     /// The pass over the store in which it was seen last.
     pass: u64,
@@ -222,30 +232,48 @@ impl Settler {
             return false;
         }
         let now = self.engine.now();
-        let room = self.planned.len() < PLANNED_MAX;
-        let known = self.planned.get_mut(&slot);
-        match known {
-            Some(plan) if plan.token == record.token => {
-                plan.pass = self.pass;
-                plan.due <= now && !self.engine.is_put_off(&slot)
+        let ends = record.expires_at.as_millis();
+        let Some(plan) = self.planned.get_mut(&slot) else {
+            let room = self.planned.len() < PLANNED_MAX;
+            if record.attempt == 1 {
+                return room && !self.engine.is_put_off(&slot);
             }
-            Some(_) | None if record.attempt > 1 => {
-                if known.is_some() || room {
-                    self.plan(slot, record.token, record.attempt);
-                }
-                false
+            if room {
+                // Somebody has looked or run it lately. How often, nobody knows; how long ago it began.
+                let looks = looks_at(record.age(), self.every);
+                self.plan(slot, record.token, ends, looks, self.every);
             }
-            Some(_) | None => room && !self.engine.is_put_off(&slot),
+            return false;
+        };
+        plan.pass = self.pass;
+        if plan.token != record.token {
+            plan.token = record.token;
+            let is_look = ends.abs_diff(plan.ends) <= millis(SAME_END);
+            plan.ends = ends;
+            if is_look {
+                let looks = plan.looks.saturating_add(1);
+                let pause = self.pause(looks);
+                self.plan(slot, record.token, ends, looks, pause);
+                return false;
+            }
         }
+        plan.due <= now
     }
 
-    /// Leaves an operation alone for a pause, after the look or run of this attempt.
-    fn plan(&mut self, slot: Slot, token: Token, attempt: u32) {
-        let doublings = attempt.saturating_sub(2).min(16);
+    /// How long all leave an operation alone after so many looks.
+    fn pause(&self, looks: u32) -> Duration {
+        let doublings = looks.saturating_sub(1).min(DOUBLINGS_MAX);
         let pause = self.every.saturating_mul(1 << doublings);
+        pause.min(PAUSE_MAX.max(self.every))
+    }
+
+    /// Leaves an operation alone for `pause`, after so many looks.
+    fn plan(&mut self, slot: Slot, token: Token, ends: u64, looks: u32, pause: Duration) {
         let plan = Plan {
             token,
-            due: self.engine.now() + pause.min(PAUSE_MAX.max(self.every)),
+            ends,
+            looks,
+            due: self.engine.now() + pause,
             pass: self.pass,
         };
         self.planned.insert(slot, plan);
@@ -256,12 +284,17 @@ impl Settler {
         let call = Arc::new(self.call(slot, record)?);
         // An answer is kept as if it had just been given, and at least as long as its caller asked for.
         let keep_for = self.policy.keep_for.max(record.keep_left);
-        let (found, token, attempt) = self.engine.settle_lapsed(call, keep_for).await?;
+        let (found, token) = self.engine.settle_lapsed(call, keep_for).await?;
         match found {
             Found::Happened => {
                 self.planned.remove(&slot);
             }
-            Found::DidNot | Found::CannotTell => self.plan(slot, token, attempt),
+            Found::DidNot | Found::CannotTell => {
+                let before = self.planned.get(&slot).map_or(0, |plan| plan.looks);
+                let looks = before.saturating_add(1);
+                let ends = record.expires_at.as_millis();
+                self.plan(slot, token, ends, looks, self.pause(looks));
+            }
         }
         Some(found)
     }
@@ -298,16 +331,12 @@ impl fmt::Debug for Settler {
 impl Engine {
     /// Takes over a lapsed claim, looks, and stores what happened or gives the claim back. Returns what
     /// was found, and the claim it was found under.
-    async fn settle_lapsed(
-        &self,
-        call: Arc<Call>,
-        keep_for: Duration,
-    ) -> Option<(Found, Token, u32)> {
+    async fn settle_lapsed(&self, call: Arc<Call>, keep_for: Duration) -> Option<(Found, Token)> {
         let Joined::Lead(flight) = self.inner.flights.join(&call, self.clone()) else {
             return None;
         };
         let (lease, heard) = self.claim_lapsed(&call).await?;
-        let (token, attempt) = (lease.token, lease.attempt);
+        let token = lease.token;
         let execution = self.take_off(&call, &flight, lease, heard);
         let reconcile = call.reconcile.as_ref()?;
         let finding = self
@@ -332,6 +361,16 @@ impl Engine {
                 flight.end(answer);
             }
         }
-        Some((found, token, attempt))
+        Some((found, token))
     }
+}
+
+/// How many looks fit into this time, as each pause is twice as long as the one before.
+fn looks_at(age: Duration, every: Duration) -> u32 {
+    let pauses = age.as_millis() / every.as_millis().max(1);
+    pauses.checked_ilog2().map_or(1, |looks| looks + 1)
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

@@ -67,7 +67,7 @@ impl Engine {
         })?;
         loop {
             self.inner.agreement.refusal()?;
-            let record = operate.get(&slot).await?;
+            let record = operate.get_durable(&slot).await?;
             // Another caller with the same key has a record that this one must not see.
             let record = record.filter(|it| it.meta.credential == credential);
             let status = record.as_ref().map_or(KeyStatus::UNKNOWN, KeyStatus::of);

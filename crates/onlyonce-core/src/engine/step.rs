@@ -26,7 +26,7 @@ use super::execution::Execution;
 use super::job::{Look, Question, why_not_kept, written};
 use super::reconcile::Finding;
 
-pub use self::records::{step_of, steps_of};
+pub use self::records::{extend_with_steps, step_of, steps_of};
 
 mod former;
 mod records;

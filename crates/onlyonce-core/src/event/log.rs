@@ -12,6 +12,10 @@ const CONTENTION_WAIT: Duration = Duration::from_secs(1);
 /// So many waiters, and every doubling of them, are a hot key too.
 const CONTENTION_WAITERS: usize = 8;
 
+/// A request that waits has asked for the slot once: it waits for the attempt that has it, and asks
+/// again only if that one ends without an answer.
+const QUEUED_ATTEMPT: u32 = 1;
+
 /// Writes every event to `tracing`, each with its name in the field `event`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TracingSubscriber;
@@ -53,6 +57,7 @@ impl Subscriber for TracingSubscriber {
                     about,
                     debug,
                     "lock.attempt",
+                    metadata.attemptNumber = QUEUED_ATTEMPT,
                     metadata.queuePosition = waiters
                 );
             }
@@ -60,6 +65,7 @@ impl Subscriber for TracingSubscriber {
                 about,
                 debug,
                 "lock.attempt",
+                metadata.attemptNumber = QUEUED_ATTEMPT,
                 metadata.queuePosition = 1,
                 lock_holder = &**holder,
             ),
@@ -69,6 +75,19 @@ impl Subscriber for TracingSubscriber {
                 holder,
                 ..
             } => waited_for(about, *waited, *queue_depth, holder),
+            Event::TurnedAway {
+                waited,
+                queue_depth,
+                holder,
+            } => line!(
+                about,
+                warn,
+                "lock.contention",
+                wait_time_ms = millis(*waited),
+                queue_depth,
+                lock_holder = &**holder,
+                metadata.message = "as many requests wait for this key as may: this one is refused",
+            ),
             Event::Renewed => line!(about, debug, "lock.renewed"),
             Event::Ended { held } => {
                 line!(about, debug, "lock.released", held_ms = millis(*held));
@@ -95,7 +114,13 @@ impl Subscriber for TracingSubscriber {
             Event::NotKept { status } => {
                 line!(about, info, "processed", status, metadata.cached = false);
             }
-            Event::Replayed { .. } => line!(about, debug, "cache.lookup", result = "hit"),
+            Event::Replayed { asked, .. } => line!(
+                about,
+                debug,
+                "cache.lookup",
+                result = "hit",
+                storage_duration_ms = asked.map_or(0, millis),
+            ),
             Event::ReplayCounted {
                 number,
                 at,
@@ -255,10 +280,34 @@ fn claimed(about: &About<'_>, attempt: u32, asked: Duration) {
 
 /// A warning, so that it is written at the default level: it is rare, and changes what retries get.
 fn operated(about: &About<'_>, operated: &Operated) {
+    if let Some(count) = operated.deed.at_large() {
+        tracing::warn!(
+            target: "onlyonce",
+            event = "idempotency.operator",
+            action = operated.deed.name(),
+            operator = operated.by.as_deref(),
+            reason = operated.reason.as_deref(),
+            via = operated.via,
+            count,
+            "an operator removed what was kept"
+        );
+        return;
+    }
     let (status, longer) = match operated.deed {
         Deed::Resolved { status, keep_for } => (Some(status), Some(keep_for)),
         Deed::Extended { by } => (None, Some(by)),
-        Deed::Forgot | Deed::Discarded => (None, None),
+        Deed::Forgot | Deed::Discarded | Deed::Read | Deed::Swept { .. } | Deed::Purged { .. } => {
+            (None, None)
+        }
+    };
+    let message = match operated.deed {
+        Deed::Read => "an operator read the body of this answer",
+        Deed::Resolved { .. }
+        | Deed::Extended { .. }
+        | Deed::Forgot
+        | Deed::Discarded
+        | Deed::Swept { .. }
+        | Deed::Purged { .. } => "an operator changed this record",
     };
     line!(
         about,
@@ -270,7 +319,7 @@ fn operated(about: &About<'_>, operated: &Operated) {
         via = operated.via,
         status,
         keep_ms = longer.map(millis),
-        metadata.message = "an operator changed this record",
+        metadata.message = message,
     );
 }
 
@@ -295,14 +344,6 @@ fn refused(about: &About<'_>, reason: Reason, original: Option<&Original>, took:
         Reason::Mismatch | Reason::OtherCredential => {
             conflict(about, reason, original, duration_ms);
         }
-        Reason::TooManyWaiters => line!(
-            about,
-            warn,
-            "lock.contention",
-            reason = reason.name(),
-            duration_ms,
-            metadata.message = "as many requests wait for this key as may: this one was refused",
-        ),
         Reason::MissingKey
         | Reason::BadKey
         | Reason::KeyOutOfTime
@@ -313,6 +354,7 @@ fn refused(about: &About<'_>, reason: Reason, original: Option<&Original>, took:
         | Reason::RequestUnreadable
         | Reason::RequestEncoded
         | Reason::InProgress
+        | Reason::TooManyWaiters
         | Reason::OutcomeUnknown
         | Reason::TimedOut
         | Reason::NotRun

@@ -6,6 +6,7 @@ use std::borrow::Cow;
 
 use http::HeaderMap;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderName};
+use serde_json::value::RawValue;
 
 use super::media::MediaType;
 use super::{Fingerprint, FingerprintBuilder, Part, form, json, multipart};
@@ -157,10 +158,12 @@ impl FingerprintRule {
                 add_lines(builder, request.headers, &CONTENT_ENCODING);
             }
         }
-        if tag == Part::JsonBody && !self.only.is_empty() {
-            add_places(builder, &self.only, &body);
-        } else {
-            builder.part(tag, &body);
+        let places = Some(&self.only).filter(|only| tag == Part::JsonBody && !only.is_empty());
+        match places.and_then(|only| found(only, &body)) {
+            Some(found) => add_places(builder, found),
+            None => {
+                builder.part(tag, &body);
+            }
         }
     }
 
@@ -189,11 +192,19 @@ impl FingerprintRule {
     }
 }
 
+/// A place, and what is there.
+type Found<'a> = (&'a Pointer, Vec<&'a RawValue>);
+
 /// Each place, and what is there in the canonical `body`.
-fn add_places(builder: &mut FingerprintBuilder, places: &[Pointer], body: &[u8]) {
-    for place in places {
+fn found<'a>(places: &'a [Pointer], body: &'a [u8]) -> Option<Vec<Found<'a>>> {
+    let found = places.iter().map(|place| Some((place, place.find(body)?)));
+    found.collect()
+}
+
+fn add_places(builder: &mut FingerprintBuilder, found: Vec<Found<'_>>) {
+    for (place, values) in found {
         builder.part(Part::JsonPlace, place.to_string().as_bytes());
-        for value in place.find(body).unwrap_or_default() {
+        for value in values {
             builder.part(Part::JsonBody, value.get().as_bytes());
         }
     }

@@ -66,6 +66,7 @@ fn claim(n: u64) -> Claim {
         fingerprint: Fingerprint::new(Fingerprint::RECIPE, [1; 32]),
         token: Token::from_bytes(token),
         on_lapse: OnLapse::Rerun,
+        must_last: false,
         lease_for: SECOND,
         keep_for: MINUTE,
         meta: Arc::new(Meta {

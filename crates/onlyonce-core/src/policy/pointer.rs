@@ -28,15 +28,17 @@ pub struct Pointer {
 
 impl Pointer {
     /// Every value at this place: none, one, or, where member names are repeated, several. `None`
-    /// for what is not JSON.
+    /// for what is not JSON, and where the names on the way cannot be read: others might read them.
     pub fn find<'a>(&self, body: &'a [u8]) -> Option<Vec<&'a RawValue>> {
         let whole: &RawValue = serde_json::from_slice(body).ok()?;
         let mut found = vec![whole];
         for step in &self.steps {
-            let below = found.iter().flat_map(|value| children(value));
-            found = below
-                .filter_map(|(name, value)| (name == *step).then_some(value))
-                .collect();
+            let mut below = Vec::new();
+            for value in found {
+                let named = children(value)?.into_iter();
+                below.extend(named.filter_map(|(name, it)| (name == *step).then_some(it)));
+            }
+            found = below;
         }
         Some(found)
     }
@@ -69,23 +71,23 @@ pub(crate) fn without(canonical: &[u8], places: &[Pointer]) -> Option<Vec<u8>> {
     let whole = serde_json::from_slice(canonical).ok()?;
     let places: Vec<&[String]> = places.iter().map(Pointer::steps).collect();
     let mut out = String::with_capacity(canonical.len());
-    copy(whole, &places, &mut out);
+    copy(whole, &places, &mut out)?;
     Some(out.into_bytes())
 }
 
-fn copy(value: &RawValue, places: &[&[String]], out: &mut String) {
-    if places.is_empty() {
-        return out.push_str(value.get());
-    }
+fn copy(value: &RawValue, places: &[&[String]], out: &mut String) -> Option<()> {
     let is_object = match value.get().as_bytes().first() {
-        Some(b'{') => true,
-        Some(b'[') => false,
-        _ => return out.push_str(value.get()),
+        Some(b'{') if !places.is_empty() => true,
+        Some(b'[') if !places.is_empty() => false,
+        _ => {
+            out.push_str(value.get());
+            return Some(());
+        }
     };
     let (open, close) = if is_object { ('{', '}') } else { ('[', ']') };
     out.push(open);
     let start = out.len();
-    for (name, child) in children(value) {
+    for (name, child) in children(value)? {
         let below = places.iter().filter(|steps| steps[0] == name);
         let below: Vec<&[String]> = below.map(|steps| &steps[1..]).collect();
         if below.iter().any(|steps| steps.is_empty()) {
@@ -98,9 +100,10 @@ fn copy(value: &RawValue, places: &[&[String]], out: &mut String) {
             out.push_str(&quoted(&name));
             out.push(':');
         }
-        copy(child, &below, out);
+        copy(child, &below, out)?;
     }
     out.push(close);
+    Some(())
 }
 
 fn put(steps: &[String], into: &RawValue, value: &str, out: &mut String) -> Option<()> {
@@ -108,7 +111,7 @@ fn put(steps: &[String], into: &RawValue, value: &str, out: &mut String) -> Opti
     if !into.get().starts_with('{') {
         return None;
     }
-    let members = children(into);
+    let members = children(into)?;
     out.push('{');
     out.push_str(&quoted(step));
     out.push(':');
@@ -133,9 +136,14 @@ fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// What is within a value, by name or number; nothing for what has nothing within.
-fn children(value: &RawValue) -> Vec<(String, &RawValue)> {
-    serde_json::from_str(value.get()).map_or_else(|_| Vec::new(), |Children(children)| children)
+/// What is within a value, by name or number. `None` for names that are no text, such as half of a
+/// surrogate pair.
+fn children(value: &RawValue) -> Option<Vec<(String, &RawValue)>> {
+    let Some(b'{' | b'[') = value.get().as_bytes().first() else {
+        return Some(Vec::new());
+    };
+    let Children(children) = serde_json::from_str(value.get()).ok()?;
+    Some(children)
 }
 
 /// Members and elements as they were written: repeated names all stay, numbers keep their digits.

@@ -150,6 +150,13 @@ async fn one_waiter_too_many_is_refused() {
     let third = node.once("key", &policy, &work).await;
 
     assert_eq!(refused(&third), Reason::TooManyWaiters);
+    let is_told = |event: &Event| {
+        matches!(
+            event,
+            Event::TurnedAway { queue_depth: 3, holder, .. } if **holder == *node.engine.instance()
+        )
+    };
+    assert_eq!(node.heard.count(is_told), 1);
     work.open();
     leader.await.unwrap();
     for waiter in waiting {

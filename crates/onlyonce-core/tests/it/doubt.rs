@@ -6,10 +6,13 @@ use std::time::Duration;
 
 use http::StatusCode;
 use onlyonce_core::engine::FormerSecret;
-use onlyonce_core::operate::{InDoubt, in_doubt};
+use onlyonce_core::operate::{
+    AttemptId, Filter, InDoubt, Page, Settled, Settlement, in_doubt, settle,
+};
 use onlyonce_core::policy::StoredRule;
 use onlyonce_core::{
-    Answer, Engine, Event, OnLapse, Outcome, Policy, Reason, Refusal, Response, Slot, SlotSecret,
+    Answer, Engine, Event, Execution, MemoryStore, OnLapse, Operate as _, Outcome, Policy, Reason,
+    Record, Refusal, Response, Slot, SlotSecret, StepError,
 };
 
 use crate::support::{Probe, Work, bed, node_of, policy, ran, refused};
@@ -186,4 +189,77 @@ async fn of_many_outcomes_in_doubt_the_oldest_are_found() {
 
     assert_eq!(all.len(), 20);
     assert_eq!(oldest, all[..5]);
+}
+
+/// What is in the store, by slot.
+async fn only_doubt(store: &Probe) -> (Slot, Record) {
+    let all = in_doubt(&store.inner, &InDoubt::default(), 10).await;
+    all.unwrap().remove(0)
+}
+
+#[tokio::test]
+async fn what_was_found_out_about_an_attempt_does_not_settle_a_later_one() {
+    let (store, node) = bed().await;
+    let policy = under(OnLapse::Hold);
+    let lost = Work::ending(|_| Outcome::Unknown);
+    node.once("key", &policy, &lost).await;
+    let (slot, seen) = only_doubt(&store).await;
+    let did_not = Settlement::DidNotHappen;
+
+    let first = settle(&store.inner, &slot, &seen, &did_not).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(2)).await;
+    node.once("key", &policy, &lost).await;
+    let (_, later) = only_doubt(&store).await;
+    let late = settle(&store.inner, &slot, &seen, &did_not).await.unwrap();
+
+    assert!(matches!(first, Settled::Done), "{first:?}");
+    assert!(matches!(late, Settled::Skipped), "{late:?}");
+    assert_eq!(lost.starts(), 2);
+    assert_eq!(only_doubt(&store).await.1.token, later.token);
+    assert_ne!(AttemptId::of(&slot, &seen), AttemptId::of(&slot, &later));
+}
+
+#[tokio::test]
+async fn forgetting_a_doubt_that_is_over_leaves_the_steps_of_what_runs_now() {
+    let store = Arc::new(MemoryStore::new());
+    let engine = Engine::open(Arc::clone(&store)).await.unwrap();
+    let job = engine.job("ride");
+    let rules = Policy {
+        on_lapse: OnLapse::Hold,
+        ..job.rules().clone()
+    };
+    let job = job.policy(rules);
+    let ride = async |execution: Execution| {
+        let reserve = execution.step("reserve", &7);
+        reserve.run(async || Ok::<_, String>(7)).await?;
+        Err::<u8, _>("no mail today".to_owned())
+    };
+    job.run_with("ride-7", &7, ride).await.unwrap_err();
+    let (slot, seen) = in_doubt(&*store, &InDoubt::default(), 10)
+        .await
+        .unwrap()
+        .remove(0);
+    settle(&*store, &slot, &seen, &Settlement::DidNotHappen)
+        .await
+        .unwrap();
+    // It runs again, has its first step from before, and is about to do the next one.
+    let at = Arc::clone(&store);
+    let gone_on = async move |execution: Execution| {
+        let reserve = execution.step("reserve", &7);
+        let reserved = reserve.run(async || Ok::<u8, String>(9)).await?;
+        let late = settle(&*at, &slot, &seen, &Settlement::Forget).await;
+        let late = late.unwrap();
+        assert!(matches!(late, Settled::Skipped), "{late:?}");
+        Ok::<_, StepError<String>>(reserved)
+    };
+
+    let ran = job.run_with("ride-7", &7, gone_on).await.unwrap();
+
+    assert_eq!(ran.value, 7);
+    let page = Page {
+        after: None,
+        records_max: 10,
+    };
+    let records = store.list(&Filter::default(), &page).await.unwrap();
+    assert_eq!(records.len(), 2, "the ride, and its step");
 }

@@ -383,6 +383,7 @@ async fn a_live_record_is_never_taken_for_an_orphan() {
         fingerprint: crate::support::fingerprint("the same"),
         token: Token::from_bytes([7; 16]),
         on_lapse: OnLapse::Rerun,
+        must_last: false,
         lease_for: Duration::from_secs(1),
         keep_for: Duration::from_secs(1),
         meta: crate::support::meta(),

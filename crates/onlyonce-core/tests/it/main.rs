@@ -20,6 +20,7 @@ mod recalling;
 mod reconciling;
 mod rotation;
 mod running;
+mod scopes;
 mod settling;
 mod shutdown;
 mod steps;

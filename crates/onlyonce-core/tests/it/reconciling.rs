@@ -9,10 +9,11 @@ use http::StatusCode;
 use onlyonce_core::engine::FormerSecret;
 use onlyonce_core::engine::job::{Question, RunError};
 use onlyonce_core::event::Found;
+use onlyonce_core::operate::Operate as _;
 use onlyonce_core::policy::Duplicate;
 use onlyonce_core::{
-    Answer, Claim, Claimed, Engine, Event, Execution, Finding, OnLapse, Outcome, Policy, Reason,
-    Reconcile, Response, SlotSecret, Store as _, Token, Verdict,
+    Answer, Call, Claim, Claimed, Engine, Event, Execution, Finding, OnLapse, Outcome, Policy,
+    Reason, Reconcile, Response, SlotSecret, Store as _, Token, Verdict,
 };
 
 use crate::support::{
@@ -83,6 +84,7 @@ async fn crash(store: &Arc<Probe>, policy: &Policy) {
         fingerprint: fingerprint("the same"),
         token: Token::from_bytes([9; Token::BYTES]),
         on_lapse: OnLapse::Rerun,
+        must_last: false,
         lease_for: policy.lease_for,
         keep_for: policy.keep_for,
         meta: meta(),
@@ -97,6 +99,20 @@ fn under(on_lapse: OnLapse) -> Policy {
         on_lapse,
         ..policy()
     }
+}
+
+/// A store that forgot that it had begun would let it run again, and nobody would be asked.
+#[tokio::test(start_paused = true)]
+async fn the_claim_of_what_is_looked_into_must_last_as_one_that_is_held() {
+    let (_, node) = bed().await;
+    let looks = Looks::finding([happened()]);
+    let token = Token::from_bytes([9; Token::BYTES]);
+    let must_last = |call: Call| call.claim(token).must_last;
+    let call = |on_lapse| node.call("key", "the same", &under(on_lapse));
+
+    assert!(must_last(call(OnLapse::Rerun).reconcile(looks.reconcile())));
+    assert!(must_last(call(OnLapse::Hold)));
+    assert!(!must_last(call(OnLapse::Rerun)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -220,6 +236,50 @@ async fn what_cannot_be_told_is_asked_again_but_not_at_every_retry() {
 
     assert_eq!(ran(&once(&node, &policy(), &looks, &work).await), "found");
     assert_eq!((looks.count(), work.starts()), (3, 0));
+}
+
+/// Attempts have numbers, and looks too: a retry that neither looks nor runs takes none.
+#[tokio::test(start_paused = true)]
+async fn a_retry_that_is_put_off_claims_nothing() {
+    let (store, node) = bed().await;
+    let (policy, work) = (policy(), Work::new());
+    let looks = Looks::finding([Finding::CannotTell, Finding::DidNot]);
+    crash(&store, &policy).await;
+    let first = once(&node, &policy, &looks, &work).await;
+    assert_eq!(refused(&first), Reason::OutcomeUnknown);
+
+    let claims = store.claims.count();
+    for _ in 0..5 {
+        let answer = once(&node, &policy, &looks, &work).await;
+        assert_eq!(refused(&answer), Reason::OutcomeUnknown);
+    }
+    assert_eq!(store.claims.count(), claims);
+
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(ran(&once(&node, &policy, &looks, &work).await), "run 1");
+    let is_third = |event: &Event| matches!(event, Event::Claimed { attempt: 3, .. });
+    assert_eq!(
+        node.heard.count(is_third),
+        1,
+        "the first, the look, this one"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_that_is_put_off_gets_an_answer_that_is_there_by_then() {
+    let (store, node) = bed().await;
+    let (policy, work) = (policy(), Work::new());
+    let looks = Looks::finding([Finding::CannotTell]);
+    crash(&store, &policy).await;
+    once(&node, &policy, &looks, &work).await;
+    let slot = *node.call("key", "the same", &policy).slot();
+    let by_hand = Arc::new(Response::new(StatusCode::OK, "by hand"));
+    let resolved = store.inner.resolve(&slot, &by_hand, Duration::ZERO).await;
+    resolved.unwrap();
+
+    let answer = once(&node, &policy, &looks, &work).await;
+
+    assert_eq!(replayed(&answer), "by hand");
 }
 
 #[tokio::test(start_paused = true)]

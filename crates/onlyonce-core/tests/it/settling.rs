@@ -86,6 +86,7 @@ async fn claimed(store: &Arc<Probe>, key: &str, on_lapse: OnLapse, keep_for: Dur
         fingerprint: fingerprint("the same"),
         token: Token::from_bytes(*b"0123456789abcdef"),
         on_lapse,
+        must_last: false,
         lease_for: policy().lease_for,
         keep_for,
         meta: meta(),
@@ -231,6 +232,36 @@ async fn of_many_processes_one_asks_and_all_wait_for_a_pause_that_doubles() {
 
     // 18 minutes: at 0, and then some 1, 3, 7 and 15 minutes later.
     assert_eq!((looks[0], looks[3], looks[71]), (1, 1, 5), "{looks:?}");
+}
+
+/// A client may retry all the time, and its looks may find nothing out where the service's own would.
+#[tokio::test(start_paused = true)]
+async fn retries_put_no_look_in_the_background_off() {
+    for is_elsewhere in [false, true] {
+        let (store, looking) = bed().await;
+        crash(&store, "key").await;
+        let caller = match is_elsewhere {
+            true => node(&store).await,
+            false => looking.clone(),
+        };
+        let (nobody, work) = (Asked::saying([Finding::CannotTell]), Work::new());
+        let asked = Asked::saying([Finding::CannotTell]);
+        let mut settler = asked.settler(&looking);
+
+        for second in 0..18 * 60 {
+            if second % 15 == 0 {
+                settler.round().await.unwrap();
+            }
+            if second % 5 == 3 {
+                retry(&caller, "key", &nobody, &work).await;
+            }
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+
+        // As without them: at 0, and then some 1, 3, 7 and 15 minutes later.
+        assert_eq!(asked.count(), 5, "elsewhere: {is_elsewhere}");
+        assert_eq!(work.starts(), 0);
+    }
 }
 
 #[tokio::test(start_paused = true)]

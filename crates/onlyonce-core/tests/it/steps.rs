@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 use onlyonce_core::engine::job::{Question, RunError};
-use onlyonce_core::engine::step_of;
+use onlyonce_core::engine::{extend_with_steps, step_of};
 use onlyonce_core::operate::{Filter, Page, Resolved};
 use onlyonce_core::{
     Claim, Claimed, Completed, Engine, Execution, Finding, Lease, MemoryStore, OnLapse, Operate,
@@ -608,6 +608,45 @@ async fn a_step_that_an_operator_has_just_resolved_does_not_run_however_short_it
     let value = live(&store, &world, OnLapse::Hold).await;
 
     assert_eq!(value.unwrap(), "charge found");
+    assert_eq!(world.effects(), ["reserve", "charge", "mail"]);
+}
+
+/// The answer of the operation is kept as long as it would have been, whatever an operator says of a step.
+#[tokio::test(start_paused = true)]
+async fn a_step_that_an_operator_has_resolved_for_a_short_time_lasts_as_long_as_its_operation() {
+    let store = Arc::new(MemoryStore::new());
+    let world = World::crashing_at(5);
+    die(&store, &world, OnLapse::Hold).await;
+    live(&store, &world, OnLapse::Hold).await.unwrap_err();
+    let slot = step(&store, "charge").await;
+    let found = Arc::new(Response::new(StatusCode::OK, "\"charge found\""));
+
+    store.resolve(&slot, &found, Duration::ZERO).await.unwrap();
+    tokio::time::sleep(KEEP / 2).await;
+    let value = live(&store, &world, OnLapse::Hold).await;
+
+    assert_eq!(value.unwrap(), "charge found");
+    assert_eq!(world.effects(), ["reserve", "charge", "mail"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_operation_that_is_kept_longer_keeps_its_steps_as_long() {
+    let store = Arc::new(MemoryStore::new());
+    let world = World::crashing_at(6);
+    die(&store, &world, OnLapse::Rerun).await;
+    let page = Page {
+        after: None,
+        records_max: 100,
+    };
+    let all = store.list(&Filter::default(), &page).await.unwrap();
+    let ride = all.iter().find(|(_, it)| &*it.meta.operation == "ride");
+    let (ride, _) = ride.unwrap();
+
+    assert!(extend_with_steps(&*store, ride, KEEP * 10).await.unwrap());
+    tokio::time::sleep(KEEP * 5).await;
+    let value = live(&store, &world, OnLapse::Rerun).await;
+
+    assert_eq!(value.unwrap(), "charge done");
     assert_eq!(world.effects(), ["reserve", "charge", "mail"]);
 }
 

@@ -105,7 +105,7 @@ pub(super) async fn list(
 ) -> Result<Reply, Fault> {
     Submission::read(&desk, &submission, &actor).await?;
     // Replays are written down a little later: not later than somebody looks.
-    desk.recorder.flush().await;
+    desk.noted.flush().await;
     const SELECT: &str = "SELECT id, type, at, actor, key_label, original, replay_number \
         FROM submission_events WHERE submission = $1 ORDER BY seq";
     let events: Vec<Event> = desk.db.all(SELECT, &[(&submission).into()]).await?;

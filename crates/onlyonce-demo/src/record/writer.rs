@@ -60,10 +60,16 @@ impl Writer {
     async fn write(&self, happened: &[Box<Happened>]) -> Result<(), sqlx::Error> {
         let mut work = self.db.plain_work().await?;
         for it in happened {
-            self.audit(&mut work, it).await?;
             match it.what {
-                Told::Replayed { .. } => self.replayed(&mut work, it).await?,
-                Told::Created { .. } | Told::Conflict { .. } | Told::Contention { .. } => {}
+                Told::Replayed { number, .. } => {
+                    self.audit(&mut work, it).await?;
+                    self.replayed(&mut work, it, number).await?;
+                }
+                Told::Created { .. }
+                | Told::Conflict { .. }
+                | Told::Contention { .. }
+                | Told::Deleted { .. } => self.audit(&mut work, it).await?,
+                Told::Extended { by } => self.extended(&mut work, &it.slot, by).await?,
             }
         }
         self.expired(&mut work).await?;
@@ -82,7 +88,12 @@ impl Writer {
 
     /// The replay of a change of a submission is an event of that submission, numbered by the
     /// events that are there.
-    async fn replayed(&self, work: &mut Work, it: &Happened) -> Result<(), sqlx::Error> {
+    async fn replayed(
+        &self,
+        work: &mut Work,
+        it: &Happened,
+        number: Option<u64>,
+    ) -> Result<(), sqlx::Error> {
         // After a key expired its slot may be used anew: the last original counts.
         const ORIGINAL: &str = "SELECT id, submission FROM submission_events \
             WHERE slot = $1 AND original IS NULL ORDER BY at DESC, seq DESC LIMIT 1";
@@ -106,7 +117,7 @@ impl Writer {
             at: column(it.at),
             actor: it.actor.as_deref(),
             key: Some((&it.slot, &it.label)),
-            replay: Some((original, replays + 1)),
+            replay: Some((original, number.map_or(replays + 1, whole))),
         };
         event.write(work).await
     }
@@ -119,17 +130,17 @@ impl Writer {
             } => {
                 let metadata = json!({
                     "expiresAt": expires_at.to_rfc3339(),
-                    "ttl_ms": u64::try_from(keep_for.as_millis()).unwrap_or(u64::MAX),
+                    "ttl_ms": millis(*keep_for),
                 });
                 ("idempotency.key.created", metadata, column(*expires_at))
             }
-            Told::Replayed { original_at } => {
+            Told::Replayed {
+                original_at,
+                number,
+            } => {
                 let since = it.at.as_millis().saturating_sub(original_at.as_millis());
-                let created = self.last_created(work, &it.slot).await?;
-                let created_at = created.map_or(0, |(at, _)| at);
-                let before = self.replays(work, &it.slot, created_at, i64::MAX).await?;
                 let metadata = json!({
-                    "replayCount": before + 1,
+                    "replayCount": number,
                     "originalTimestamp": original_at.to_rfc3339(),
                     "timeSinceOriginal_ms": since,
                 });
@@ -149,10 +160,26 @@ impl Writer {
                 let metadata = json!({
                     "lockHolder": holder,
                     "queueDepth": depth,
-                    "waitTime_ms": u64::try_from(waited.as_millis()).unwrap_or(u64::MAX),
+                    "waitTime_ms": millis(*waited),
                 });
                 ("idempotency.lock.contention", metadata, 0)
             }
+            Told::Deleted {
+                keep_for,
+                lifetime,
+                replays,
+            } => {
+                self.told(work, &it.slot).await?;
+                let metadata = json!({
+                    "ttl_ms": millis(*keep_for),
+                    "lifetime_ms": millis(*lifetime),
+                    "replayCount": replays,
+                    "reason": "explicit_delete",
+                });
+                ("idempotency.key.expired", metadata, 0)
+            }
+            // No event of its own: the end of the key comes later.
+            Told::Extended { .. } => return Ok(()),
         };
         metadata["idempotencyKey"] = json!(it.label);
         metadata["intakeId"] = json!(it.intake);
@@ -167,6 +194,32 @@ impl Writer {
             expires_at,
         };
         self.insert(work, &row).await
+    }
+
+    /// The end of what is in the slot was told: it does not come later once more.
+    async fn told(&self, work: &mut Work, slot: &str) -> Result<(), sqlx::Error> {
+        const TOLD: &str =
+            "UPDATE audit_events SET expires_at = NULL WHERE slot = $1 AND expires_at IS NOT NULL";
+        work.run(TOLD, &[slot.into()]).await.map(drop)
+    }
+
+    /// The key ends that much later than was told when it was created.
+    async fn extended(&self, work: &mut Work, slot: &str, by: Duration) -> Result<(), sqlx::Error> {
+        const LIVE: &str = "SELECT id, metadata FROM audit_events \
+            WHERE slot = $1 AND expires_at IS NOT NULL";
+        const LATER: &str = "UPDATE audit_events SET expires_at = expires_at + $2, metadata = $3 \
+            WHERE id = $1";
+        let by = whole(millis(by));
+        let live: Vec<(String, String)> = work.all(LIVE, &[slot.into()]).await?;
+        for (id, metadata) in &live {
+            let mut metadata: Value = serde_json::from_str(metadata).unwrap_or_default();
+            let before = metadata["extended_ms"].as_i64().unwrap_or(0);
+            metadata["extended_ms"] = json!(before.saturating_add(by));
+            let metadata = metadata.to_string();
+            let args = [id.into(), by.into(), (&metadata).into()];
+            work.run(LATER, &args).await?;
+        }
+        Ok(())
     }
 
     /// Whose request the key had been used for, as far as that was written down.
@@ -203,6 +256,8 @@ impl Writer {
         for (slot, operation, created_at, metadata) in over {
             let created: Value = serde_json::from_str(&metadata).unwrap_or_default();
             let ttl_ms = created["ttl_ms"].as_i64().unwrap_or(i64::MAX);
+            let extended_ms = created["extended_ms"].as_i64().unwrap_or(0);
+            let ttl_ms = ttl_ms.saturating_add(extended_ms);
             let ended_at = created_at.saturating_add(ttl_ms);
             let row = Row {
                 name: "idempotency.key.expired",
@@ -214,7 +269,7 @@ impl Writer {
                     "idempotencyKey": created["idempotencyKey"],
                     "intakeId": created["intakeId"],
                     "submissionId": created["submissionId"],
-                    "ttl_ms": created["ttl_ms"],
+                    "ttl_ms": ttl_ms,
                     "lifetime_ms": column(at) - created_at,
                     "replayCount": self.replays(work, &slot, created_at, ended_at).await?,
                     "reason": "ttl_elapsed",
@@ -227,6 +282,8 @@ impl Writer {
     }
 
     /// How often a key was replayed in one of its lives: its slot may have been used before, and after.
+    /// The last number that was told, which replays of other processes count for too; without one, how
+    /// many were written down.
     async fn replays(
         &self,
         work: &mut Work,
@@ -234,11 +291,16 @@ impl Writer {
         since: i64,
         until: i64,
     ) -> Result<i64, sqlx::Error> {
-        const COUNT: &str = "SELECT COUNT(*) FROM audit_events \
+        const REPLAYS: &str = "SELECT metadata FROM audit_events \
             WHERE slot = $1 AND type = 'idempotency.replay' AND at >= $2 AND at <= $3";
         let args = [slot.into(), since.into(), until.into()];
-        let counted: Vec<(i64,)> = work.all(COUNT, &args).await?;
-        Ok(counted.first().map_or(0, |(count,)| *count))
+        let replays: Vec<(String,)> = work.all(REPLAYS, &args).await?;
+        let number = |(metadata,): &(String,)| {
+            let metadata: Value = serde_json::from_str(metadata).ok()?;
+            metadata["replayCount"].as_i64()
+        };
+        let counted = whole(replays.len() as u64);
+        Ok(replays.iter().filter_map(number).fold(counted, i64::max))
     }
 
     async fn insert(&self, work: &mut Work, row: &Row<'_>) -> Result<(), sqlx::Error> {
@@ -258,6 +320,14 @@ impl Writer {
         ];
         work.run(INSERT, &args).await.map(drop)
     }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn whole(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
 }
 
 struct Row<'a> {

@@ -44,7 +44,17 @@ impl Disk for Recorder {
 /// What the store had said when the disk had been asked so often.
 enum Said {
     Held(u8),
+    /// A claim that must last was granted.
+    Begun(u8),
     Stored(u8),
+}
+
+/// A claim of what is looked into before it runs again.
+fn lasting(n: u8) -> Claim {
+    Claim {
+        must_last: true,
+        ..claim(n)
+    }
 }
 
 pub(super) fn hold(n: u8) -> Claim {
@@ -58,6 +68,9 @@ pub(super) fn hold(n: u8) -> Claim {
 async fn work(store: &FileStore, disk: &Recorder) -> Vec<(usize, Said)> {
     let mut said = Vec::new();
     for n in (0..12).step_by(4) {
+        let claimed = store.claim(&lasting(100 + n)).await;
+        assert!(matches!(claimed, Ok(Claimed::Granted { .. })));
+        said.push((disk.count(), Said::Begun(100 + n)));
         for claim in [claim(n), claim(n + 1), hold(n + 2)] {
             let claimed = store.claim(&claim).await;
             assert!(matches!(claimed, Ok(Claimed::Granted { .. })));
@@ -119,7 +132,7 @@ fn copy(from: &Path) -> TempDir {
     to
 }
 
-/// Whoever was told of an answer finds it, what is held stays held, and all else can run.
+/// A caller that was told an answer finds it, what is held stays held, and all else can run.
 async fn assert_promises(folder: &Path, said: &[(usize, Said)], asked: usize) {
     let store = FileStore::builder(folder).open().await.unwrap();
     for (_, promise) in said.iter().filter(|(when, _)| *when <= asked) {
@@ -127,6 +140,16 @@ async fn assert_promises(folder: &Path, said: &[(usize, Said)], asked: usize) {
             Said::Stored(n) => {
                 let record = store.get(&claim(*n).slot).await.unwrap().unwrap();
                 assert_eq!(record.response(), Some(&answer()));
+            }
+            Said::Begun(n) => {
+                let next = Claim {
+                    token: Token::from_bytes([97; Token::BYTES]),
+                    ..lasting(*n)
+                };
+                let Ok(Claimed::Granted { lease, .. }) = store.claim(&next).await else {
+                    panic!("a claim of an earlier process was not taken over");
+                };
+                assert_eq!(lease.attempt, 2, "it is not known that it had begun");
             }
             Said::Held(n) => {
                 let rival = Claim {
@@ -189,15 +212,15 @@ async fn a_claim_that_may_run_again_does_not_wait_for_the_disk_and_one_that_may_
     let after_rerun = syncs();
     store.claim(&hold(2)).await.unwrap();
     let after_hold = syncs();
+    store.claim(&lasting(3)).await.unwrap();
+    let after_lasting = syncs();
     store
         .complete(&claim(1).lease(), &answer(), DAY)
         .await
         .unwrap();
 
-    assert_eq!(
-        (after_rerun - before, after_hold - before, syncs() - before),
-        (0, 1, 2)
-    );
+    let counted = [after_rerun, after_hold, after_lasting, syncs()];
+    assert_eq!(counted.map(|it| it - before), [0, 1, 2, 3]);
 }
 
 #[tokio::test]

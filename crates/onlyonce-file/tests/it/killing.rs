@@ -16,7 +16,10 @@ use super::support::{DAY, SEGMENT_BYTES, claim, slot};
 const FOLDER: &str = "ONLYONCE_TEST_FILE_KILLED";
 const FIRST: &str = "ONLYONCE_TEST_FILE_FIRST";
 const CHILD: &str = "killing::a_child_stores_until_it_is_killed_when_it_is_told_to";
-const KILLS: u64 = 200;
+/// How many kills, if more than the usual ones are wanted:
+/// `ONLYONCE_TEST_FILE_KILLS=1000 cargo test -p onlyonce-file --test it -- killing`.
+const KILLS: &str = "ONLYONCE_TEST_FILE_KILLS";
+const KILLS_USUAL: u64 = 200;
 /// How many numbers each child has for itself.
 const NUMBERS: u64 = 1_000_000;
 const WORKERS: u64 = 8;
@@ -95,19 +98,23 @@ type Told = BTreeMap<u64, String>;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_stored_survives_two_hundred_kills() {
     let folder = tempfile::tempdir().unwrap();
+    let kills = match std::env::var(KILLS) {
+        Ok(kills) => kills.parse().unwrap(),
+        Err(_) => KILLS_USUAL,
+    };
     let mut told = Told::new();
-    for kill in 0..KILLS {
+    for kill in 0..kills {
         let heard = run_and_kill(folder.path(), kill);
         told.extend(heard);
         // All of it in the end; every time, only what is newest.
-        let is_last = kill + 1 == KILLS;
+        let is_last = kill + 1 == kills;
         let since = if is_last { 0 } else { kill * NUMBERS };
         if is_last || kill % 10 == 0 {
             check(folder.path(), told.range(since..)).await;
         }
     }
     let stored = told.values().filter(|told| *told == "stored").count();
-    assert!(stored as u64 > KILLS, "only {stored} were stored");
+    assert!(stored as u64 > kills, "only {stored} were stored");
 }
 
 fn run_and_kill(folder: &std::path::Path, kill: u64) -> Told {

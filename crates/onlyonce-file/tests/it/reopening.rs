@@ -177,7 +177,7 @@ async fn an_old_claim_does_not_come_back_when_its_answer_has_expired() {
     assert_eq!(everything(&store).await.len(), 300);
 }
 
-/// There is one owner at a time: when the folder is opened, whoever had a claim is gone.
+/// There is one owner at a time: when the folder is opened, every holder of a claim is gone.
 #[tokio::test]
 async fn a_claim_of_an_earlier_process_has_lapsed_when_the_store_is_opened() {
     let place = Place::new();

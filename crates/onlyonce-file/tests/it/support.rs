@@ -159,6 +159,7 @@ pub(super) fn claim(n: u64) -> Claim {
         fingerprint: Fingerprint::new(Fingerprint::RECIPE, [1; 32]),
         token: token(),
         on_lapse: OnLapse::Rerun,
+        must_last: false,
         lease_for: MINUTE,
         keep_for: DAY,
         meta: Arc::new(Meta {

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use http::StatusCode;
+use onlyonce_core::Deed;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Admin;
 use super::extract::{Body, Query};
+use super::operator::{Name, Reason, Via};
 use super::problem::Problem;
 use crate::audit::{Trail, TrailError};
 
@@ -44,6 +46,10 @@ pub(super) struct Purge {
     /// The actor's id.
     #[schemars(length(min = 1))]
     actor: String,
+    /// The operator's name.
+    by: Option<Name>,
+    /// Why: kept in the audit trail, which must not name the actor again.
+    reason: Option<Reason>,
 }
 
 /// What a purge did.
@@ -72,14 +78,18 @@ pub(super) async fn tail(
 
 pub(super) async fn purge(
     State(admin): State<Admin>,
+    via: Via,
     Body(purge): Body<Purge>,
 ) -> Result<Json<PurgedView>, Problem> {
     if purge.actor.is_empty() {
         return Err(Problem::bad("`actor` is the id of an actor, and not empty"));
     }
-    let purged = on_trail(&admin, move |trail| trail.purge(&purge.actor)).await?;
+    let actor = purge.actor;
+    let purged = on_trail(&admin, move |trail| trail.purge(&actor)).await?;
     let (removed, kept) = (purged.removed, purged.kept);
-    tracing::info!(target: "onlyonce", removed, kept, "an actor was purged from the audit trail");
+    let deed = Deed::Purged { entries: removed };
+    let operated = via.operated(deed, purge.by, purge.reason);
+    admin.observers.operated_at_large(operated);
     Ok(Json(PurgedView { removed, kept }))
 }
 

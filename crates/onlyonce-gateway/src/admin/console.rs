@@ -32,7 +32,7 @@ mod soon;
 mod words;
 
 pub(super) use self::session::Sessions;
-pub(super) use self::words::grouped;
+pub(super) use self::words::{grouped, to_second};
 
 /// Nothing but our own style sheet, script, icon and API; no page may frame one of ours.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; \

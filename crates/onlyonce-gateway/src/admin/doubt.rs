@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
-use onlyonce_core::operate::{InDoubt, Settled, Settlement, in_doubt, settle};
-use onlyonce_core::{Deed, Record, Slot};
+use http::StatusCode;
+use onlyonce_core::operate::{AttemptId, InDoubt, SettledAll, Settlement, in_doubt, settle_all};
+use onlyonce_core::{Deed, Record, Slot, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +15,7 @@ use super::Admin;
 use super::extract::{Body, Query};
 use super::operator::{Name, Reason, Via};
 use super::problem::Problem;
-use super::records::{self, AnswerGiven, RecordsPage, seconds, slot};
+use super::records::{ATTEMPT_ID, AnswerGiven, RecordsPage, seconds, slot};
 use super::view::RecordView;
 use crate::config::Count;
 
@@ -41,6 +42,9 @@ pub(super) struct DoubtQuery {
     /// Only first claimed at most this many seconds ago.
     #[schemars(range(max = u32::MAX))]
     pub(super) younger_than: Option<u32>,
+    /// Start after this outcome: the `next` of the page before.
+    #[schemars(regex(pattern = "^[0-9]{1,15}-[0-9a-fA-F]{64}$"))]
+    pub(super) after: Option<String>,
     /// How many at most; 100 unless asked otherwise, 1000 at most.
     #[schemars(range(max = u32::MAX))]
     pub(super) limit: Option<u32>,
@@ -62,7 +66,14 @@ pub(super) struct SettleMany {
     pub(super) older_than: Option<Age>,
     /// Only first claimed at most this many seconds ago.
     pub(super) younger_than: Option<Age>,
-    /// Only these.
+    /// Only these attempts, as the `attempt_id` of a record names them: what was looked at, and no later
+    /// attempt at the same slot.
+    #[schemars(
+        length(max = OUTCOMES_MAX),
+        inner(regex(pattern = ATTEMPT_ID))
+    )]
+    pub(super) attempts: Option<Vec<String>>,
+    /// Only in these slots, whichever attempt is in doubt there now.
     #[schemars(length(max = OUTCOMES_MAX), inner(regex(pattern = "^[0-9a-fA-F]{64}$")))]
     pub(super) slots: Option<Vec<String>>,
     /// Changes nothing, and says what would be settled.
@@ -95,12 +106,46 @@ pub struct SettledView {
     pub matched: usize,
     /// Of these, settled.
     pub settled: usize,
-    /// Of these, not in doubt any more when their turn came.
+    /// Of these, and of those that were named, not in doubt any more when their turn came.
     pub skipped: usize,
+    /// What was not settled, or not as a whole; absent if that was nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failed: Vec<UnsettledView>,
     /// Whether there are more than one request settles: send it again.
     pub more: bool,
     /// The outcomes that were meant, the oldest first, as they were before.
     pub records: Vec<RecordView>,
+}
+
+/// An outcome that was not settled, or not as a whole.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub struct UnsettledView {
+    /// Where it is.
+    pub slot: String,
+    /// Why.
+    pub why: String,
+}
+
+impl SettledView {
+    /// What became of the outcomes that were found, or what would.
+    pub fn of(found: &[(Slot, Record)], all: Option<SettledAll>, more: bool) -> Self {
+        let dry_run = all.is_none();
+        let all = all.unwrap_or_default();
+        let view = |(slot, record): &(Slot, Record)| RecordView::of(slot, record, false);
+        let failed = |(slot, why): (Slot, String)| UnsettledView {
+            slot: slot.to_string(),
+            why,
+        };
+        Self {
+            dry_run,
+            matched: found.len(),
+            settled: all.settled,
+            skipped: all.skipped,
+            failed: all.failed.into_iter().map(failed).collect(),
+            more,
+            records: found.iter().map(view).collect(),
+        }
+    }
 }
 
 pub(super) async fn list(
@@ -109,13 +154,17 @@ pub(super) async fn list(
 ) -> Result<Json<RecordsPage>, Problem> {
     let limit = query.limit.and_then(|limit| usize::try_from(limit).ok());
     let limit = limit.unwrap_or(OUTCOMES).clamp(1, OUTCOMES_MAX);
-    let found = in_doubt(admin.operate()?, &query.meant(), limit).await?;
+    let mut meant = query.meant();
+    meant.behind = query.after.as_deref().map(behind).transpose()?;
+    let found = in_doubt(admin.operate()?, &meant, limit).await?;
+    let next = found.last().filter(|_| found.len() == limit);
+    let next = next.map(|(slot, it)| format!("{}-{slot}", it.created_at.as_millis()));
     let records = found
         .iter()
         .map(|(slot, it)| RecordView::of(slot, it, false));
     Ok(Json(RecordsPage {
         records: records.collect(),
-        next: None,
+        next,
     }))
 }
 
@@ -127,6 +176,14 @@ pub(super) async fn settle_many(
     admin.settle_many(via, asked).await.map(Json)
 }
 
+/// Where a page starts.
+fn behind(after: &str) -> Result<(Timestamp, Slot), Problem> {
+    let wrong = || Problem::bad("`after` is what the page before ended with");
+    let (millis, text) = after.split_once('-').ok_or_else(wrong)?;
+    let millis = millis.parse().map_err(|_| wrong())?;
+    Ok((Timestamp::from_millis(millis), slot(text)?))
+}
+
 impl DoubtQuery {
     pub(super) fn meant(&self) -> InDoubt {
         InDoubt {
@@ -135,6 +192,7 @@ impl DoubtQuery {
             holder: self.holder.clone(),
             age_min: self.older_than.map(seconds),
             age_max: self.younger_than.map(seconds),
+            behind: None,
         }
     }
 }
@@ -147,6 +205,7 @@ impl SettleMany {
             holder: self.holder.clone(),
             age_min: self.older_than.map(|age| Duration::from_secs(age.get())),
             age_max: self.younger_than.map(|age| Duration::from_secs(age.get())),
+            behind: None,
         }
     }
 }
@@ -161,9 +220,15 @@ impl Outcome {
                 (settlement, Deed::Resolved { status, keep_for })
             }
             Self::DidNotHappen => (Settlement::DidNotHappen, Deed::Discarded),
-            Self::Forget => (Settlement::DidNotHappen, Deed::Forgot),
+            Self::Forget => (Settlement::Forget, Deed::Forgot),
         })
     }
+}
+
+/// What a request names, and what of it is in doubt.
+struct Named {
+    count: usize,
+    found: Vec<(Slot, Record)>,
 }
 
 impl Admin {
@@ -173,56 +238,88 @@ impl Admin {
         asked: SettleMany,
     ) -> Result<SettledView, Problem> {
         let (settlement, deed) = asked.outcome.settlement()?;
-        let mut found = self.meant(&asked).await?;
+        let Named { count, mut found } = self.meant(&asked).await?;
         let more = found.len() > OUTCOMES_MAX;
         found.truncate(OUTCOMES_MAX);
-        let mut settled = 0;
-        if !asked.dry_run {
+        let gone = count.saturating_sub(found.len());
+        let all = if asked.dry_run {
+            None
+        } else {
             let operated = via.operated(deed, asked.by, Some(asked.reason));
-            for (slot, record) in &found {
-                if deed == Deed::Forgot {
-                    records::forget_steps(self.operate()?, slot, record).await?;
-                }
-                if settle(self.operate()?, slot, &settlement).await? == Settled::Done {
-                    settled += 1;
-                    self.observers.operated(slot, record, operated.clone());
-                }
-            }
+            let note = |slot: &Slot, record: &Record| {
+                self.observers.operated(slot, record, operated.clone());
+                Ok(())
+            };
+            let all = settle_all(self.operate()?, &found, &settlement, note).await;
             self.sizes.are_stale();
+            Some(all)
+        };
+        let mut view = SettledView::of(&found, all, more);
+        view.skipped += gone;
+        match view.failed.first() {
+            Some(first) if view.settled == 0 => {
+                let why = format!("nothing was settled: {}", first.why);
+                Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, why))
+            }
+            Some(_) | None => Ok(view),
         }
-        let view = |(slot, record): &(Slot, Record)| RecordView::of(slot, record, false);
-        Ok(SettledView {
-            dry_run: asked.dry_run,
-            matched: found.len(),
-            settled,
-            skipped: if asked.dry_run {
-                0
-            } else {
-                found.len() - settled
-            },
-            more,
-            records: found.iter().map(view).collect(),
-        })
     }
 
-    /// The outcomes that a request means, and one more if there are too many.
-    async fn meant(&self, asked: &SettleMany) -> Result<Vec<(Slot, Record)>, Problem> {
+    /// The outcomes that a request means, the oldest first, and one more if there are too many.
+    async fn meant(&self, asked: &SettleMany) -> Result<Named, Problem> {
         let (operate, meant) = (self.operate()?, asked.meant());
-        let Some(slots) = &asked.slots else {
-            return Ok(in_doubt(operate, &meant, OUTCOMES_MAX + 1).await?);
+        let attempts = parsed(asked.attempts.as_deref(), |text| {
+            text.parse::<AttemptId>()
+                .map_err(|error| Problem::bad(error.to_string()))
+        })?;
+        let slots = parsed(asked.slots.as_deref(), slot)?;
+        if attempts.is_none() && slots.is_none() {
+            let found = in_doubt(operate, &meant, OUTCOMES_MAX + 1).await?;
+            let count = found.len();
+            return Ok(Named { count, found });
+        }
+        // Both at once: an attempt at one of these slots.
+        let named: Vec<(Slot, Option<AttemptId>)> = match (&attempts, &slots) {
+            (Some(attempts), None) => attempts.iter().map(|it| (*it.slot(), Some(*it))).collect(),
+            (Some(attempts), Some(slots)) => {
+                let is_meant = |it: &&AttemptId| slots.contains(it.slot());
+                let attempts = attempts.iter().filter(is_meant);
+                attempts.map(|it| (*it.slot(), Some(*it))).collect()
+            }
+            (None, slots) => slots.iter().flatten().map(|it| (*it, None)).collect(),
         };
-        if slots.len() > OUTCOMES_MAX {
-            let why = format!("at most {OUTCOMES_MAX} slots are settled at a time");
-            return Err(Problem::bad(why));
-        }
         let mut found = Vec::new();
-        for text in slots {
-            let slot = slot(text)?;
-            let record = operate.get(&slot).await?;
-            found.extend(record.filter(|it| meant.admits(it)).map(|it| (slot, it)));
+        for (slot, attempt) in &named {
+            let record = operate.get(slot).await?;
+            let is_it = |it: &Record| attempt.is_none_or(|id| id == AttemptId::of(slot, it));
+            let record = record.filter(|it| meant.admits(it) && is_it(it));
+            found.extend(record.map(|it| (*slot, it)));
         }
-        found.sort_by_key(|(slot, _)| *slot);
+        found.sort_by_key(|(slot, it)| (it.created_at.as_millis(), *slot));
         found.dedup_by_key(|(slot, _)| *slot);
-        Ok(found)
+        let mut named: Vec<_> = named.into_iter().map(|(slot, _)| slot).collect();
+        named.sort_unstable();
+        named.dedup();
+        let count = named.len();
+        Ok(Named { count, found })
     }
+}
+
+/// What a list names, if one was given.
+fn parsed<T>(
+    texts: Option<&[String]>,
+    parse: impl Fn(&str) -> Result<T, Problem>,
+) -> Result<Option<Vec<T>>, Problem> {
+    let Some(texts) = texts else {
+        return Ok(None);
+    };
+    if texts.len() > OUTCOMES_MAX {
+        let why = format!("at most {OUTCOMES_MAX} outcomes are settled at a time");
+        return Err(Problem::bad(why));
+    }
+    texts
+        .iter()
+        .map(|text| parse(text))
+        .collect::<Result<_, _>>()
+        .map(Some)
 }

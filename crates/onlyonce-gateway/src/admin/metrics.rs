@@ -1,5 +1,6 @@
 //! The page that Prometheus scrapes.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{self, Arc, PoisonError};
 use std::time::Duration;
 
@@ -27,11 +28,16 @@ const WATCHED_WAIT: Duration = Duration::from_millis(50);
 /// Outcomes in doubt that are counted, at most.
 const IN_DOUBT_MAX: usize = 10_000;
 
+#[cfg(test)]
+mod tests;
+
 /// When the sizes of the store were asked for last.
 pub(super) struct Sizes {
     clock: SystemClock,
-    /// None if the next who asks shall get new ones.
+    /// None before the first time.
     last: Mutex<Option<Asked>>,
+    /// How often an operator has changed something.
+    changes: AtomicU64,
     /// What the store said last, and when.
     counted: sync::Mutex<Option<(Duration, Stats)>>,
 }
@@ -40,14 +46,14 @@ pub(super) struct Sizes {
 struct Asked {
     at: Duration,
     took: Duration,
+    /// The changes before it: the store told of none that came while it was asked, or perhaps not.
+    changes: u64,
 }
 
 impl Sizes {
     /// An operator has changed something: the next scrape shall see it.
     pub(super) fn are_stale(&self) {
-        if let Ok(mut last) = self.last.try_lock() {
-            *last = None;
-        }
+        self.changes.fetch_add(1, Ordering::SeqCst);
     }
 
     fn note(&self, stats: Stats) {
@@ -64,9 +70,14 @@ impl Sizes {
 
     /// Whether they are old enough for asking to take no more than this part of the time.
     fn are_due(&self, last: Option<Asked>, share: u32) -> bool {
-        last.is_none_or(|Asked { at, took }| {
-            self.clock.now() >= at + SIZES_AGE_MAX.max(took.saturating_mul(share))
+        last.is_none_or(|Asked { at, took, changes }| {
+            changes != self.changes()
+                || self.clock.now() >= at + SIZES_AGE_MAX.max(took.saturating_mul(share))
         })
+    }
+
+    fn changes(&self) -> u64 {
+        self.changes.load(Ordering::SeqCst)
     }
 }
 
@@ -75,6 +86,7 @@ impl Default for Sizes {
         Self {
             clock: SystemClock::new(),
             last: Mutex::default(),
+            changes: AtomicU64::new(0),
             counted: sync::Mutex::default(),
         }
     }
@@ -106,7 +118,7 @@ async fn measure(admin: Admin, share: u32) {
     let Ok(mut last) = admin.sizes.last.try_lock() else {
         return;
     };
-    let began = admin.sizes.clock.now();
+    let (began, changes) = (admin.sizes.clock.now(), admin.sizes.changes());
     if !admin.sizes.are_due(*last, share) {
         return;
     }
@@ -123,7 +135,7 @@ async fn measure(admin: Admin, share: u32) {
     }
     let at = admin.sizes.clock.now();
     let took = at.saturating_sub(began);
-    *last = Some(Asked { at, took });
+    *last = Some(Asked { at, took, changes });
 }
 
 impl Admin {

@@ -1,7 +1,7 @@
 //! What happens now: totals since the start, and a sample of them every few seconds for the last minutes.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use axum::Json;
@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Admin;
 use super::upstreams::UpstreamView;
+use crate::upstream::Healths;
 
 /// How often the totals are sampled.
 const SAMPLE_EVERY: Duration = Duration::from_secs(5);
@@ -83,6 +84,12 @@ pub struct SampleView {
     pub seconds_ago: u64,
     /// Keyed requests in it, by how they ended.
     pub counts: TotalsView,
+    /// The share of replays among these, from 0 to 1; nothing if there were none.
+    pub hit_rate: Option<f64>,
+    /// Requests that upstreams did not answer.
+    pub upstream_failures: u64,
+    /// How many upstreams were down at its end.
+    pub upstreams_down: usize,
     /// Duplicates that waited at its end.
     pub waiting: usize,
     /// The mean time of the store's operations in it, in milliseconds, but for waits.
@@ -94,6 +101,8 @@ pub(super) struct History {
     clock: SystemClock,
     began: Duration,
     samples: Mutex<VecDeque<Sample>>,
+    /// The upstreams, where there are some.
+    healths: OnceLock<Healths>,
 }
 
 #[derive(Clone, Copy)]
@@ -104,6 +113,9 @@ struct Sample {
     /// How often the store was asked, and how long all of that took.
     asked: u64,
     spent: Duration,
+    /// What the upstreams failed at so far, and how many of them were down.
+    failures: u64,
+    down: usize,
 }
 
 impl History {
@@ -114,6 +126,7 @@ impl History {
             began: clock.now(),
             clock,
             samples: Mutex::default(),
+            healths: OnceLock::new(),
         });
         let (engine, metrics) = (engine.clone(), Arc::clone(metrics));
         let kept = Arc::downgrade(&history);
@@ -127,15 +140,23 @@ impl History {
         history
     }
 
+    /// Samples these upstreams too.
+    pub(super) fn watch(&self, healths: &Healths) {
+        drop(self.healths.set(healths.clone()));
+    }
+
     fn sample(&self, waiting: usize, metrics: &Metrics) {
         let operations = metrics.store_operations();
         let timed = || operations.iter().filter(|it| is_timed(it));
+        let upstreams = self.healths.get().map(Healths::now).unwrap_or_default();
         let sample = Sample {
             at: self.clock.now(),
             totals: metrics.totals(),
             waiting,
             asked: timed().map(|it| it.count).sum(),
             spent: timed().map(|it| it.spent).sum(),
+            failures: upstreams.iter().map(|it| it.failures).sum(),
+            down: upstreams.iter().filter(|it| !it.is_up).count(),
         };
         let mut samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
         samples.push_back(sample);
@@ -152,6 +173,10 @@ impl History {
         let span = |(before, after): (&Sample, &Sample)| SampleView {
             seconds_ago: now.saturating_sub(after.at).as_secs(),
             counts: difference(&before.totals, &after.totals),
+            hit_rate: difference(&before.totals, &after.totals).hit_rate(),
+            // Less than before where a reload has removed an upstream.
+            upstream_failures: after.failures.saturating_sub(before.failures),
+            upstreams_down: after.down,
             waiting: after.waiting,
             store_ms: mean_ms(
                 after.spent.saturating_sub(before.spent),
@@ -197,6 +222,12 @@ impl TotalsView {
     pub(super) fn all(&self) -> u64 {
         self.new + self.replayed + self.conflicts + self.in_progress + self.refused
     }
+
+    /// The share of replays, from 0 to 1; nothing where there were no requests.
+    pub(super) fn hit_rate(&self) -> Option<f64> {
+        let all = self.all();
+        (all > 0).then(|| self.replayed as f64 / all as f64)
+    }
 }
 
 pub(super) async fn now(State(admin): State<Admin>) -> Json<NowView> {
@@ -209,16 +240,11 @@ impl Admin {
         let metrics = self.observers.metrics();
         let load = self.engine.load();
         let totals = difference(&Totals::default(), &metrics.totals());
-        let all = totals.all();
         NowView {
             at: self.history.wall().to_rfc3339(),
             uptime_seconds: self.history.uptime().as_secs(),
             totals,
-            hit_rate: if all == 0 {
-                0.0
-            } else {
-                totals.replayed as f64 / all as f64
-            },
+            hit_rate: totals.hit_rate().unwrap_or(0.0),
             running: load.running,
             waiting: load.waiting,
             in_doubt: metrics.in_doubt(),

@@ -13,7 +13,8 @@ use super::health::HealthView;
 use super::now::NowView;
 use super::observed::ObservedView;
 use super::records::{
-    Extend, Find, ForgetQuery, ListQuery, RecordsPage, Resolve, ShowQuery, StatsView, Swept,
+    Extend, Find, ForgetQuery, ListQuery, RecordsPage, Resolve, ShowQuery, StatsView, SweepQuery,
+    Swept,
 };
 use super::top::{TopQuery, TopView};
 use super::upstreams::UpstreamsView;
@@ -65,7 +66,7 @@ fn describe() -> Value {
             "delete": {
                 "summary": "Forget a record: the next request with its key is a new one",
                 "parameters": forget,
-                "responses": refused(json!({"204": {"description": "Forgotten"}}), &[400, 404, 503]),
+                "responses": refused(json!({"204": {"description": "Forgotten"}}), &[400, 404, 409, 503]),
             },
         },
         "/api/v1/records/{slot}/extend": {"post": {
@@ -86,7 +87,8 @@ fn describe() -> Value {
         }},
         "/api/v1/sweep": {"post": {
             "summary": "Drop expired records now",
-            "responses": answers::<Swept>(&mut shapes, &[503]),
+            "parameters": parameters::<SweepQuery>(),
+            "responses": answers::<Swept>(&mut shapes, &[400, 503]),
         }},
         "/api/v1/events": {"get": {
             "summary": "What happens, as server-sent events",

@@ -7,8 +7,10 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::State;
 use http::{HeaderName, HeaderValue, StatusCode};
-use onlyonce_core::engine::steps_of;
-use onlyonce_core::operate::{Filter, Newest, Page, Resolved, StateName};
+use onlyonce_core::engine::{extend_with_steps, steps_of};
+use onlyonce_core::operate::{
+    AttemptId, Filter, Newest, Page, Settled, Settlement, StateName, settle,
+};
 use onlyonce_core::{Deed, Key, KeyRule, Operate, Record, Response, Slot, StoreError, Timestamp};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
@@ -23,12 +25,14 @@ use crate::config::Count;
 /// Records of a page, at most.
 const PAGE_RECORDS_MAX: usize = 1000;
 const PAGE_RECORDS: usize = 100;
-/// How long an operator's answer is kept unless asked otherwise.
+/// How long an operator's answer is kept at least, unless asked otherwise.
 const RESOLVED_KEEP: Duration = Duration::from_secs(24 * 3600);
 const SWEEP_RECORDS: usize = 10_000;
 /// Characters of a key that is looked for: no policy lets a longer one through.
 const KEY_CHARS_MAX: usize = 16 * 1024;
 const HEADER_NAME_CHARS_MAX: usize = 256;
+/// How an attempt is named.
+pub(super) const ATTEMPT_ID: &str = "^[0-9a-fA-F]{64}-[0-9]{1,15}-[0-9]{1,9}$";
 
 /// How long a record can be kept: ten years at most, as `ttl`.
 type Seconds = Count<1, { 3650 * 24 * 3600 }>;
@@ -110,9 +114,11 @@ pub(super) struct Find {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ShowQuery {
-    /// Whether the stored body shall be shown.
+    /// Whether the stored body shall be shown. That it was read is kept in the audit trail.
     #[serde(default)]
     pub(super) body: bool,
+    /// The operator's name, where the body is read.
+    pub(super) by: Option<Name>,
     /// Whether its durable steps shall be shown: their records are searched for.
     #[serde(default)]
     pub(super) steps: bool,
@@ -132,10 +138,25 @@ pub(super) struct Extend {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ForgetQuery {
+    /// Only if it is still this attempt, as the record's `attempt_id` names it.
+    #[schemars(regex(pattern = ATTEMPT_ID))]
+    pub(super) attempt_id: Option<String>,
+    /// Only if it is still in this state.
+    #[schemars(extend("enum" = ["pending", "lapsed", "done", "failed", "unknown"]))]
+    pub(super) state: Option<String>,
     /// The operator's name.
     pub(super) by: Option<Name>,
     /// Why: kept in the audit trail.
     pub(super) reason: Option<Reason>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SweepQuery {
+    /// The operator's name.
+    by: Option<Name>,
+    /// Why: kept in the audit trail.
+    reason: Option<Reason>,
 }
 
 /// The answer to an operation whose outcome nobody else knows.
@@ -151,8 +172,12 @@ pub(super) struct Resolve {
     #[serde(default)]
     #[schemars(schema_with = "header_fields")]
     headers: Vec<(String, String)>,
-    /// How long it is kept, in seconds; a day unless asked otherwise.
+    /// How long it is kept, in seconds, and at least as long as the record would have been; a day unless
+    /// asked otherwise.
     keep_seconds: Option<Seconds>,
+    /// Only if it is still this attempt, as the record's `attempt_id` names it.
+    #[schemars(regex(pattern = ATTEMPT_ID))]
+    attempt_id: Option<String>,
     /// The operator's name.
     by: Option<Name>,
     /// Why: kept in the audit trail.
@@ -172,7 +197,8 @@ pub(super) struct AnswerGiven {
     #[serde(default)]
     #[schemars(schema_with = "header_fields")]
     headers: Vec<(String, String)>,
-    /// How long it is kept, in seconds; a day unless asked otherwise.
+    /// How long it is kept, in seconds, and at least as long as the record would have been; a day unless
+    /// asked otherwise.
     keep_seconds: Option<Seconds>,
 }
 
@@ -199,18 +225,9 @@ pub(super) async fn list(
     State(admin): State<Admin>,
     Query(query): Query<ListQuery>,
 ) -> Result<Json<RecordsPage>, Problem> {
-    let state = query.state.as_deref().map(StateName::from_str).transpose();
-    let state = state.map_err(|error| Problem::bad(format!("state {error}")))?;
+    let filter = query.filter()?;
     let limit = query.limit.and_then(|limit| usize::try_from(limit).ok());
     let records_max = limit.unwrap_or(PAGE_RECORDS).clamp(1, PAGE_RECORDS_MAX);
-    let filter = Filter {
-        state,
-        operation: query.operation,
-        actor: query.actor,
-        hint: None,
-        age_min: query.older_than.map(seconds),
-        age_max: query.younger_than.map(seconds),
-    };
     let after = query.after.as_deref().map(Cursor::parse).transpose()?;
     if query.sort == Some(Sort::Newest) {
         return Ok(Json(admin.newest(&filter, after, records_max).await?));
@@ -220,6 +237,24 @@ pub(super) async fn list(
         records_max,
     };
     Ok(Json(admin.page(&filter, &page).await?))
+}
+
+impl ListQuery {
+    /// Which records it lets through.
+    pub(super) fn filter(&self) -> Result<Filter, Problem> {
+        Ok(Filter {
+            state: self.state.as_deref().map(state_name).transpose()?,
+            operation: self.operation.clone(),
+            actor: self.actor.clone(),
+            hint: None,
+            age_min: self.older_than.map(seconds),
+            age_max: self.younger_than.map(seconds),
+        })
+    }
+}
+
+fn state_name(text: &str) -> Result<StateName, Problem> {
+    StateName::from_str(text).map_err(|error| Problem::bad(format!("state {error}")))
 }
 
 /// In a body, not in a path: a key is a secret, and paths are logged.
@@ -305,6 +340,7 @@ impl Admin {
 
 pub(super) async fn show(
     State(admin): State<Admin>,
+    via: Via,
     Path(address): Path<String>,
     Query(query): Query<ShowQuery>,
 ) -> Result<Json<RecordView>, Problem> {
@@ -312,6 +348,10 @@ pub(super) async fn show(
     match admin.operate()?.get(&slot).await? {
         Some(record) => {
             let view = RecordView::of(&slot, &record, query.body);
+            if query.body && record.response().is_some() {
+                let operated = via.operated(Deed::Read, query.by, None);
+                admin.observers.operated(&slot, &record, operated);
+            }
             if !query.steps {
                 return Ok(Json(view));
             }
@@ -331,6 +371,11 @@ pub(super) async fn forget(
     let slot = slot(&address)?;
     let operate = admin.operate()?;
     let record = operate.get(&slot).await?.ok_or_else(absent)?;
+    is_as_seen(&slot, &record, query.attempt_id.as_deref())?;
+    let state = query.state.as_deref().map(state_name).transpose()?;
+    if state.is_some_and(|seen| seen != StateName::of(&record)) {
+        return Err(changed());
+    }
     forget_steps(operate, &slot, &record).await?;
     if !operate.forget(&slot).await? {
         return Err(absent());
@@ -342,7 +387,7 @@ pub(super) async fn forget(
 }
 
 /// Forgets the steps of a record, before it: if they stayed, the next run would not run them.
-pub(super) async fn forget_steps(
+async fn forget_steps(
     operate: &dyn Operate,
     slot: &Slot,
     record: &Record,
@@ -362,12 +407,21 @@ pub(super) async fn extend(
     let slot = slot(&address)?;
     let operate = admin.operate()?;
     let by = Duration::from_secs(extend.seconds.get());
-    if !operate.extend(&slot, by).await? {
+    let mut before = operate.get(&slot).await?.ok_or_else(absent)?;
+    if !extend_with_steps(operate, &slot, by).await? {
         return Err(absent());
     }
-    let record = operate.get(&slot).await?.ok_or_else(absent)?;
     let operated = via.operated(Deed::Extended { by }, extend.by, extend.reason);
-    admin.observers.operated(&slot, &record, operated);
+    // It is told even if the store cannot be asked any more.
+    let after = operate.get(&slot).await;
+    if let Ok(Some(record)) = &after {
+        admin.observers.operated(&slot, record, operated);
+    } else {
+        before.keep_left = before.keep_left.saturating_add(by);
+        before.expires_at = before.expires_at.plus(by);
+        admin.observers.operated(&slot, &before, operated);
+    }
+    let record = after?.ok_or_else(absent)?;
     Ok(Json(RecordView::of(&slot, &record, false)))
 }
 
@@ -386,23 +440,25 @@ pub(super) async fn resolve(
     };
     let (response, keep_for) = given.read()?;
     let status = response.status.as_u16();
-    let response = Arc::new(response);
+    let settlement = Settlement::Happened(Arc::new(response), keep_for);
     let operate = admin.operate()?;
-    match operate.resolve(&slot, &response, keep_for).await? {
-        Resolved::Stored => {
-            let record = operate.get(&slot).await?.ok_or_else(absent)?;
-            let deed = Deed::Resolved { status, keep_for };
-            let operated = via.operated(deed, resolve.by, resolve.reason);
-            admin.observers.operated(&slot, &record, operated);
-            admin.sizes.are_stale();
-            Ok(Json(RecordView::of(&slot, &record, true)))
+    let record = operate.get(&slot).await?.ok_or_else(absent)?;
+    is_as_seen(&slot, &record, resolve.attempt_id.as_deref())?;
+    match settle(operate, &slot, &record, &settlement).await? {
+        Settled::Done | Settled::Unfreed(_) => {}
+        Settled::Skipped => {
+            return Err(Problem::new(
+                StatusCode::CONFLICT,
+                "only an unknown or lapsed outcome can be resolved, and this record is not one",
+            ));
         }
-        Resolved::Found(_) => Err(Problem::new(
-            StatusCode::CONFLICT,
-            "only an unknown or lapsed outcome can be resolved, and this record is not one",
-        )),
-        Resolved::Absent => Err(absent()),
     }
+    let deed = Deed::Resolved { status, keep_for };
+    let operated = via.operated(deed, resolve.by, resolve.reason);
+    admin.observers.operated(&slot, &record, operated);
+    admin.sizes.are_stale();
+    let record = operate.get(&slot).await?.ok_or_else(absent)?;
+    Ok(Json(RecordView::of(&slot, &record, true)))
 }
 
 pub(super) async fn stats(State(admin): State<Admin>) -> Result<Json<StatsView>, Problem> {
@@ -415,9 +471,17 @@ pub(super) async fn stats(State(admin): State<Admin>) -> Result<Json<StatsView>,
     }))
 }
 
-pub(super) async fn sweep(State(admin): State<Admin>) -> Result<Json<Swept>, Problem> {
+pub(super) async fn sweep(
+    State(admin): State<Admin>,
+    via: Via,
+    Query(query): Query<SweepQuery>,
+) -> Result<Json<Swept>, Problem> {
     admin.operate()?;
     let swept = admin.engine.sweep(SWEEP_RECORDS).await?;
+    let records = swept as u64;
+    let operated = via.operated(Deed::Swept { records }, query.by, query.reason);
+    admin.observers.operated_at_large(operated);
+    admin.sizes.are_stale();
     Ok(Json(Swept { swept }))
 }
 
@@ -473,6 +537,24 @@ pub(super) fn seconds(seconds: u32) -> Duration {
 
 pub(super) fn slot(text: &str) -> Result<Slot, Problem> {
     Slot::from_hex(text).ok_or_else(|| Problem::bad("a slot is written as 64 hex digits"))
+}
+
+/// Refuses where another attempt was made since this one was seen.
+fn is_as_seen(slot: &Slot, record: &Record, seen: Option<&str>) -> Result<(), Problem> {
+    let seen = seen.map(str::parse::<AttemptId>).transpose();
+    let seen = seen.map_err(|error| Problem::bad(error.to_string()))?;
+    if seen.is_none_or(|seen| seen == AttemptId::of(slot, record)) {
+        Ok(())
+    } else {
+        Err(changed())
+    }
+}
+
+fn changed() -> Problem {
+    Problem::new(
+        StatusCode::CONFLICT,
+        "this record has changed since it was looked at: look again",
+    )
 }
 
 fn absent() -> Problem {

@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::HeaderMap;
 use onlyonce_core::engine::step_of;
-use onlyonce_core::operate::StateName;
+use onlyonce_core::operate::{AttemptId, StateName};
 use onlyonce_core::{OnLapse, Record, Response, Slot, State};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -21,6 +21,8 @@ mod tests;
 pub struct RecordView {
     /// Its address, as 64 hex digits.
     pub slot: String,
+    /// This attempt at that slot: what settles, answers or forgets only this one names it.
+    pub attempt_id: String,
     /// A harmless start of the key; empty for short keys.
     pub hint: String,
     /// `pending`, `lapsed`, `done`, `failed` or `unknown`.
@@ -130,6 +132,7 @@ impl RecordView {
     pub fn of(slot: &Slot, record: &Record, with_body: bool) -> Self {
         Self {
             slot: slot.to_string(),
+            attempt_id: AttemptId::of(slot, record).to_string(),
             hint: record.meta.hint.to_string(),
             state: StateName::of(record).to_string(),
             document_state: document_state(StateName::of(record)).map(str::to_owned),

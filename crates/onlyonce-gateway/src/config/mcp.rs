@@ -33,6 +33,7 @@ pub struct Mcp {
     pub except: Vec<String>,
     /// Members of a call's `_meta` in which clients name one call of their model, besides
     /// `onlyonce/callId` and `claudecode/toolUseId`: such a name is the key of a call that has no other.
+    /// With `none` among them the latter does not count: for a client that sends one call under two names.
     #[serde(default)]
     pub call_ids: Vec<String>,
     /// How it is found out whether a tool call happened whose answer was lost, by another tool, as in

@@ -96,9 +96,10 @@ impl Endpoint {
             headers: parts.headers.clone(),
             uri: parts.uri.clone(),
             peer: parts.extensions.get::<Peer>().cloned(),
+            terms: Arc::clone(&self.terms),
             notices,
             server: self.service.inner().0.clone(),
-            _room: parts.extensions.get().cloned(),
+            room: parts.extensions.get().cloned(),
         });
         let Some(key) = key_header(&text, origin, sent) else {
             let why = Refusal::new(Reason::BadKey).because("a header cannot have it");

@@ -17,7 +17,7 @@ use super::answer::{Begun, Telling};
 use super::form::{Takes, refused_unread};
 use super::inner::MESSAGE_BYTES_MAX;
 use super::list::changed;
-use super::{Endpoint, Terms, no_id, to_client};
+use super::{Endpoint, Terms, no_id};
 use crate::body::{BoxError, ClientBody, GatewayBody, problem};
 use crate::upstream::AnswerBody;
 
@@ -48,7 +48,7 @@ impl Endpoint {
             Err(refused) => return *refused,
         };
         if batch.calls.is_empty() && !batch.is_changed && batch.lists.is_empty() {
-            return to_client(self.send(parts, text).await);
+            return self.to_client(self.send(parts, text).await);
         }
         // One of the calls may be a replay, which does not reach the server.
         if let (Some(check), Some(asked), false) = (&self.check, asked, batch.calls.is_empty()) {
@@ -71,7 +71,7 @@ impl Endpoint {
                 Ok(answer) if answer.status().is_success() => {
                     answers.push(messages_in(answer, Arc::clone(&self.terms), batch.lists));
                 }
-                answer => return to_client(answer),
+                answer => return self.to_client(answer),
             }
         }
         for (id, call) in batch.calls {
@@ -164,8 +164,10 @@ fn messages_in(
     };
     let messages = texts.map(move |text| {
         let messages = each(text).into_iter().filter(|it| !it.trim().is_empty());
-        let with_key =
-            |message: String| lists.iter().fold(message, |it, id| changed(&terms, it, id));
+        let with_key = |message: String| {
+            terms.hear(&message);
+            lists.iter().fold(message, |it, id| changed(&terms, it, id))
+        };
         stream::iter(messages.map(with_key).collect::<Vec<_>>())
     });
     messages.flatten().boxed()

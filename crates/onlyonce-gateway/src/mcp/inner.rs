@@ -45,12 +45,14 @@ pub(crate) struct Forwarded {
     pub(super) headers: HeaderMap,
     pub(super) uri: Uri,
     pub(super) peer: Option<Peer>,
+    /// What is known of the server's tools is of their route.
+    pub(super) terms: Arc<Terms>,
     /// Where everything goes that the server says before its answer.
     pub(super) notices: mpsc::Sender<String>,
     /// The connections of the caller's own thread.
     pub(super) server: Identified,
     /// That of the message that the call came in, as long as the call is in memory.
-    pub(super) _room: Option<Arc<Room>>,
+    pub(super) room: Option<Arc<Room>>,
 }
 
 impl Forwarded {
@@ -105,6 +107,7 @@ impl Service<Request<RequestBody<Meaning>>> for Inner {
             server: self.0.clone(),
             peer: forwarded.peer.clone(),
             execution: execution.clone(),
+            room: forwarded.room.clone(),
         };
         async move {
             run(&wire, &forwarded, execution.as_ref())
@@ -126,7 +129,8 @@ async fn run(
     };
     let request = forwarded.request(message);
     let notices = forwarded.notices.clone();
-    let mut other = move |message| {
+    let mut other = move |message: String| {
+        forwarded.terms.hear(&message);
         let notices = notices.clone();
         async move {
             // One that is gone needs none.

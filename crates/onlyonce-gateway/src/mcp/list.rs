@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::inner::{MESSAGE_BYTES_MAX, name_method, own_id, post};
 use super::wire::Wire;
-use super::{Endpoint, Terms, to_client};
+use super::{Endpoint, Terms};
 use crate::body::{BoxError, GatewayBody, problem};
 use crate::forward::Peer;
 use crate::upstream::AnswerBody;
@@ -36,7 +36,7 @@ impl Endpoint {
         parts.headers.insert(ACCEPT_ENCODING, identity);
         let answer = match self.send(parts, text).await {
             Ok(answer) if answer.status().is_success() => answer,
-            answer => return to_client(answer),
+            answer => return self.to_client(answer),
         };
         let (mut head, body) = answer.into_parts();
         let kind = head.headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
@@ -100,7 +100,10 @@ impl Endpoint {
         id: &Id,
     ) -> Option<String> {
         let request = post(&parts.uri, headers, message);
-        let mut other = |_| std::future::ready(()).boxed();
+        let mut other = |message: String| {
+            self.terms.hear(&message);
+            std::future::ready(()).boxed()
+        };
         let exchanged = exchange(wire, request, id, MESSAGE_BYTES_MAX, &mut other).await;
         let Exchanged::Answered { message, .. } = exchanged else {
             return None;
@@ -122,6 +125,8 @@ pub(super) fn changed(terms: &Terms, text: String, id: &Id) -> String {
         if let Some(list) = list_in(message, id) {
             let list = terms.catalog().catalog.learn(list, &terms.rules.tools);
             *message = Reply::Result(list).message(id);
+        } else {
+            terms.hear(message);
         }
     }
     match &messages[..] {

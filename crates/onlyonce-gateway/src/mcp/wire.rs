@@ -9,7 +9,7 @@ use http::{Request, Response};
 use http_body_util::BodyExt as _;
 use onlyonce_core::Release;
 use onlyonce_mcp::{AnswerBody, Http, Unanswered};
-use onlyonce_tower::{Execution, RequestBody};
+use onlyonce_tower::{Execution, RequestBody, Room};
 use tower_service::Service as _;
 
 use crate::forward::Peer;
@@ -21,6 +21,8 @@ pub(super) struct Wire {
     pub(super) peer: Option<Peer>,
     /// Whose identity they carry, where they are an attempt at a call.
     pub(super) execution: Option<Execution>,
+    /// That of the message that they are made of.
+    pub(super) room: Option<Arc<Room>>,
 }
 
 impl Wire {
@@ -29,6 +31,7 @@ impl Wire {
             server: server.clone(),
             peer: peer.cloned(),
             execution: None,
+            room: None,
         })
     }
 }
@@ -38,7 +41,10 @@ impl Http for Wire {
         &self,
         request: Request<Bytes>,
     ) -> BoxFuture<'static, Result<Response<AnswerBody>, Unanswered>> {
-        let mut request = request.map(RequestBody::whole);
+        let mut request = request.map(|message| match &self.room {
+            Some(room) => RequestBody::whole_within(message, Arc::clone(room)),
+            None => RequestBody::whole(message),
+        });
         if let Some(peer) = &self.peer {
             request.extensions_mut().insert(peer.clone());
         }

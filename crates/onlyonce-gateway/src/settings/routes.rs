@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use http::{HeaderName, Uri};
-use onlyonce_core::policy::ScopePart;
 use onlyonce_core::{OnLapse, Policy};
 use onlyonce_mcp::{PatternError, Rules, Tools};
 
@@ -227,13 +226,12 @@ fn mcp(number: usize, given: &Mcp, findings: &mut Findings) -> Option<Treatment>
         findings.note(format!("route.{number}.mcp.tools"), error.to_string());
     };
     let tools = tools.map_err(wrong).ok()?;
-    let usual = Rules::new("");
     let verifications = given.reconcile.iter();
     let rules = Rules {
         tools,
-        call_ids: [usual.call_ids.clone(), given.call_ids.clone()].concat(),
+        call_ids: Rules::call_ids(&given.call_ids),
         reconcile: verifications.map(|it| it.0.clone()).collect(),
-        ..usual
+        ..Rules::new("")
     };
     Some(Treatment::Mcp(Box::new(McpSettings {
         rules,
@@ -259,20 +257,8 @@ fn of_tools(config: &Config, route: &Route, mut policy: Policy) -> Policy {
 fn read_headers(config: &Config, contracts: &Contracts) -> Arc<[HeaderName]> {
     let mut names: BTreeSet<String> = BTreeSet::new();
     for policy in contracts.in_force(config) {
-        let http = &policy.http;
-        let scoped = http.scope.iter().filter_map(|part| match part {
-            ScopePart::Header { name, .. } | ScopePart::UserHeader(name) => Some(name),
-            ScopePart::Route
-            | ScopePart::Caller
-            | ScopePart::Path(_)
-            | ScopePart::PathAfter(_)
-            | ScopePart::Cookie(_)
-            | ScopePart::Body(_)
-            | ScopePart::Jwt(_) => None,
-        });
-        let asked = policy.ttl.as_ref().map(|rule| &rule.header);
-        let all = scoped.chain(&policy.fingerprint.headers).chain(asked);
-        names.extend(all.chain([&http.key_header]).map(ToString::to_string));
+        let heard = policy.request_headers();
+        names.extend(heard.iter().map(ToString::to_string));
     }
     names.extend(config.limits.address_header.clone());
     names.iter().filter_map(|name| name.parse().ok()).collect()

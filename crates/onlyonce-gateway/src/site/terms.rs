@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::HeaderValue;
 use onlyonce_core::{Engine, OnLapse};
 use onlyonce_tower::observe::Observing;
-use onlyonce_tower::{Allowance, BufferLimit, IdempotencyLayer, Linger};
+use onlyonce_tower::{Allowance, BufferLimit, IdempotencyLayer, KnownHosts, Linger};
 use tower_layer::Layer;
 
 use super::{Classify, Handling};
@@ -32,6 +32,8 @@ pub(super) struct Common<'a> {
     pub(super) engine: &'a Engine,
     pub(super) bounds: &'a Bounds,
     pub(super) settings: &'a Settings,
+    /// What the gateway is asked for by, where that is known.
+    pub(super) hosts: Option<KnownHosts>,
 }
 
 impl Common<'_> {
@@ -92,6 +94,7 @@ impl Common<'_> {
         let terms = Arc::new(crate::mcp::Terms::new(
             mcp.rules.clone(),
             mcp.origins.clone(),
+            self.hosts.clone(),
             &route.policy,
             self.bounds.buffers.clone(),
         ));

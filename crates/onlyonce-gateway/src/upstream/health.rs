@@ -15,6 +15,9 @@ use tokio::net::TcpStream;
 
 use super::UpstreamError;
 
+#[cfg(test)]
+mod tests;
+
 /// An upstream that is down is logged this often, with the number of failures in between.
 const LOG_EVERY: Duration = Duration::from_secs(1);
 /// How long a connection may take that only asks whether the upstream is there.
@@ -39,7 +42,8 @@ pub(crate) struct Health {
     port: u16,
     metrics: Arc<Metrics>,
     clock: SystemClock,
-    /// Whether the last exchange went well; read by each request, written only when it changes.
+    /// Whether the last exchange went well; read by each request, written only when it changes, and only
+    /// under the lock of `seen`, with its metric: both say the same.
     is_up: AtomicBool,
     seen: Mutex<Seen>,
 }
@@ -50,6 +54,8 @@ struct Seen {
     last: Option<Failed>,
     logged_at: Option<Duration>,
     unlogged: u64,
+    /// No settings name it any more, and requests that still end there must not bring its metric back.
+    is_retired: bool,
 }
 
 /// The last failure of an upstream.
@@ -103,7 +109,13 @@ impl Healths {
     /// Forgets the upstreams that are none of these any more.
     pub(crate) fn keep_only(&self, uris: &[Uri]) {
         let names: Vec<_> = uris.iter().map(name_of).collect();
-        self.known().retain(|name, _| names.contains(name));
+        self.known().retain(|name, health| {
+            let is_kept = names.contains(name);
+            if !is_kept {
+                health.retire();
+            }
+            is_kept
+        });
     }
 
     /// All of them, as they are now.
@@ -132,17 +144,37 @@ impl Healths {
 impl Health {
     /// An exchange went well.
     pub(crate) fn answered(&self) {
-        if !self.is_up.load(Ordering::Relaxed) {
-            self.is_up.store(true, Ordering::Relaxed);
-            self.metrics.set_upstream_up(&self.name, true);
-            tracing::warn!(
-                target: "onlyonce",
-                event = "idempotency.upstream.back",
-                upstream = &*self.name,
-                failures = self.seen().failures,
-                "the upstream answers again"
-            );
+        if self.is_up.load(Ordering::Relaxed) {
+            return;
         }
+        let failures = {
+            let seen = self.seen();
+            if !self.turn(&seen, true) {
+                return;
+            }
+            seen.failures
+        };
+        tracing::warn!(
+            target: "onlyonce",
+            event = "idempotency.upstream.back",
+            upstream = &*self.name,
+            failures,
+            "the upstream answers again"
+        );
+    }
+
+    /// Notes whether it is up; false if that was known.
+    fn turn(&self, seen: &Seen, is_up: bool) -> bool {
+        let turns = self.is_up.swap(is_up, Ordering::Relaxed) != is_up;
+        if turns && !seen.is_retired {
+            self.metrics.set_upstream_up(&self.name, is_up);
+        }
+        turns
+    }
+
+    fn retire(&self) {
+        self.seen().is_retired = true;
+        self.metrics.forget_upstream(&self.name);
     }
 
     /// An exchange failed; what its client did wrong is no failure of the upstream.
@@ -151,13 +183,11 @@ impl Health {
             return;
         };
         self.metrics.upstream_failed(&self.name, kind);
-        if self.is_up.swap(false, Ordering::Relaxed) {
-            self.metrics.set_upstream_up(&self.name, false);
-        }
         let cause = cause_of(error);
         let now = self.clock.now();
         let (failures, is_due) = {
             let mut seen = self.seen();
+            self.turn(&seen, false);
             seen.failures += 1;
             seen.unlogged += 1;
             seen.last = Some(Failed {

@@ -28,7 +28,8 @@ async fn ask(gateway: &Gateway, request: (&str, &str), headers: &[(&str, &str)])
         request = request.header(*name, *value);
     }
     if method == "POST" {
-        request = request.body(json!({"actor": "ann"}).to_string());
+        let body = json!({"actor": "ann", "by": "mia", "reason": "asked to be forgotten"});
+        request = request.body(body.to_string());
     }
     let answer = request.send().await.unwrap();
     let status = answer.status().as_u16();
@@ -78,8 +79,18 @@ async fn a_user_header_names_the_actor_whose_entries_are_read_and_purged() {
         (200, &json!({"removed": 3, "kept": 3})),
         "{purged}"
     );
-    let left = written(folder.path(), 4).await;
+    let left = written(folder.path(), 5).await;
     assert!(!left.contains("\"ann\""), "{left}");
+    let purge = left
+        .lines()
+        .find(|it| it.contains("operator.purge"))
+        .unwrap();
+    let purge: Value = serde_json::from_str(purge).unwrap();
+    assert_eq!(purge["actor"], json!({"type": "operator", "id": "mia"}));
+    assert_eq!(
+        purge["metadata"],
+        json!({"entries": 3, "reason": "asked to be forgotten", "via": "api"})
+    );
 }
 
 #[tokio::test]
@@ -120,4 +131,56 @@ async fn a_gateway_without_a_trail_says_how_to_keep_one() {
             "{told}"
         );
     }
+}
+
+#[tokio::test]
+async fn reading_a_body_and_sweeping_are_in_the_trail_with_who_and_why() {
+    let service = Service::start().await;
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = gateway(service.address, &audited(folder.path())).await;
+    order(&gateway, "ann", "ann-1").await;
+    let (_, page) = ask(&gateway, ("GET", "/api/v1/records"), &[]).await;
+    let slot = page["records"][0]["slot"].as_str().unwrap();
+    let record = format!("/api/v1/records/{slot}");
+    let with_body = format!("{record}?body=true&by=mia");
+    let page = format!("/records/{slot}?body=true");
+
+    for path in [&record, &with_body, &page] {
+        let (status, _) = ask(&gateway, ("GET", path), &[]).await;
+        assert_eq!(status, 200, "{path}");
+    }
+    let sweep = ("POST", "/api/v1/sweep?by=mia&reason=the%20disk%20is%20full");
+    let (status, _) = ask(&gateway, sweep, &[JSON]).await;
+    assert_eq!(status, 200);
+
+    let trail = written(folder.path(), 4).await;
+    let deeds: Vec<Value> = trail
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .filter(|it: &Value| it["eventType"].as_str().unwrap().contains(".operator."))
+        .collect();
+    let told = |it: &Value| {
+        let (event, by) = (&it["eventType"], &it["actor"]["id"]);
+        format!("{event} {by} {}", it["metadata"]["via"])
+    };
+    assert_eq!(
+        deeds.iter().map(told).collect::<Vec<_>>(),
+        [
+            "\"idempotency.operator.read\" \"mia\" \"api\"",
+            "\"idempotency.operator.read\" \"unnamed\" \"console\"",
+            "\"idempotency.operator.sweep\" \"mia\" \"api\"",
+        ]
+    );
+    assert_eq!(deeds[0]["metadata"]["slot"], *slot);
+    assert_eq!(deeds[2]["metadata"]["reason"], "the disk is full");
+    let metrics = format!("http://{}/metrics", gateway.admin_address());
+    let metrics = client()
+        .get(metrics)
+        .send()
+        .await
+        .unwrap()
+        .text()
+        .await
+        .unwrap();
+    assert!(metrics.contains("action=\"read\"} 2"), "{metrics}");
 }

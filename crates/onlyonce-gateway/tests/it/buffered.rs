@@ -82,6 +82,29 @@ async fn bodies_without_room_are_refused_before_anything_is_claimed_and_room_com
     }
 }
 
+/// A body is in memory until the upstream has taken it.
+#[tokio::test]
+async fn a_body_keeps_its_room_until_it_is_written() {
+    let (address, deaf) = crate::support::deaf().await;
+    let bounds = "[limits]\nbuffered_bytes = 16777216\n[rules]\nrequest_bytes_max = 12000000\n";
+    let gateway = gateway(address, bounds).await;
+    let send = |key: &str| {
+        let request = client().post(format!("http://{}/orders", gateway.address()));
+        let request = request.header("idempotency-key", key);
+        let request = request.timeout(Duration::from_secs(20));
+        request.body(vec![b'x'; 11_000_000]).send()
+    };
+    let running = tokio::spawn(send("first"));
+    let _taken = deaf.accept().await.unwrap();
+    tokio::time::sleep(10 * PAUSE).await;
+
+    let second = send("second").await;
+
+    let second = second.expect("it is refused, and does not wait");
+    assert_eq!(second.status(), 503);
+    running.abort();
+}
+
 #[test]
 fn less_room_than_one_request_may_need_is_found_by_the_check() {
     let file = tempfile::NamedTempFile::new().unwrap();

@@ -1,9 +1,12 @@
 //! The operators' console: what its pages show, whom they let in, and what its forms do.
 
+use std::sync::Arc;
+
+use onlyonce_core::Store;
 use onlyonce_gateway::Gateway;
 use reqwest::header::HeaderMap;
 
-use crate::support::{client, gateway};
+use crate::support::{client, settings};
 use crate::wire::{Say, scripted};
 
 mod access;
@@ -11,6 +14,7 @@ mod browser;
 mod chromium;
 mod drawn;
 mod forms;
+mod in_part;
 mod pages;
 mod watched;
 
@@ -96,10 +100,20 @@ async fn order(gateway: &Gateway, path: &str, key: &str, user: &str) -> u16 {
 
 /// A gateway whose service is lost with every request, and leaves these in doubt.
 async fn in_doubt(outcomes: usize, more: &str) -> Gateway {
+    in_doubt_around(outcomes, more, |store| store).await
+}
+
+/// The same on a store of one's own.
+async fn in_doubt_around(
+    outcomes: usize,
+    more: &str,
+    wrap: impl FnOnce(Arc<dyn Store>) -> Arc<dyn Store>,
+) -> Gateway {
     let (lost, _) = scripted(|_, _| Say::Nothing).await;
     let rules = "scope = [\"user-header:x-user\"]\ninstance = \"web-1\"\n";
-    let settings = format!("{rules}{more}[rules]\non_lapse = \"hold\"\n");
-    let gateway = gateway(lost, &settings).await;
+    let more = format!("{rules}{more}[rules]\non_lapse = \"hold\"\n");
+    let settings = settings(lost, &more);
+    let gateway = Gateway::start_around(&settings, wrap).await.unwrap();
     for number in 0..outcomes {
         let key = format!("order-number-{number:04}");
         assert_eq!(order(&gateway, "/orders", &key, "ada").await, 502);
@@ -109,9 +123,19 @@ async fn in_doubt(outcomes: usize, more: &str) -> Gateway {
 
 /// The slots of what is in doubt.
 async fn slots(gateway: &Gateway) -> Vec<String> {
+    doubts(gateway, "slot").await
+}
+
+/// The attempts that are in doubt, as forms name them.
+async fn attempts(gateway: &Gateway) -> Vec<String> {
+    doubts(gateway, "attempt_id").await
+}
+
+/// A field of each record that is in doubt.
+async fn doubts(gateway: &Gateway, field: &str) -> Vec<String> {
     let page = open(gateway, "/api/v1/records/in-doubt?limit=1000").await;
     let page: serde_json::Value = serde_json::from_str(&page.text).unwrap();
     let records = page["records"].as_array().unwrap().iter();
-    let slot = |record: &serde_json::Value| record["slot"].as_str().unwrap().to_owned();
-    records.map(slot).collect()
+    let value = |record: &serde_json::Value| record[field].as_str().unwrap().to_owned();
+    records.map(value).collect()
 }

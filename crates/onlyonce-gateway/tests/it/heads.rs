@@ -127,7 +127,7 @@ async fn what_any_line_of_connection_names_stays_on_its_hop() {
 
 #[tokio::test]
 async fn who_asks_cannot_be_dropped_by_naming_it_in_connection() {
-    const SENT: [&str; 14] = [
+    const SENT: [&str; 16] = [
         "authorization: Bearer a",
         "cookie: session=a",
         "idempotency-key: key",
@@ -139,13 +139,17 @@ async fn who_asks_cannot_be_dropped_by_naming_it_in_connection() {
         "x-client: 192.0.2.1",
         "x-user: alice",
         "x-tenant: blue",
+        "x-actor-type: service",
+        "x-made-at: Thu, 19 Nov 2026 00:00:00 GMT",
         "content-type: text/plain",
         "via: 1.1 balancer",
         "traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
     ];
     let service = Service::start().await;
     let more = "scope = [\"trusted-header:x-user\"]\n[limits]\naddress_header = \"x-client\"\n\
-                [[route]]\nmatch = \"* /other\"\nscope = [\"header:x-tenant\"]";
+                [[route]]\nmatch = \"* /other\"\nscope = [\"header:x-tenant\"]\n\
+                rules.actor_type = \"header:x-actor-type\"\n\
+                rules.ttl_header = \"none\"\nrules.key_time = { from = \"header:x-made-at\", ahead_max = \"5m\" }";
     let gateway = gateway(service.address, more).await;
     let named = SENT.map(|line| line.split_once(':').unwrap().0).join(", ");
     let lines = format!(

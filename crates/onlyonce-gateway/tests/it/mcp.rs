@@ -19,6 +19,8 @@ use tokio::sync::Notify;
 
 use crate::support::gateway;
 
+mod cancelled;
+
 const RETRIES_MAX: usize = 500;
 const ROUTE: &str = "[[route]]\nmatch = \"* /mcp\"\nprotocol = \"mcp\"\n";
 
@@ -35,7 +37,13 @@ enum Answers {
     Nothing,
     /// As JSON, once the test says so.
     Gated,
+    /// As an event once the call is cancelled, or the stream ends then without one.
+    Cancelled {
+        is_answered: bool,
+    },
     Status(u16),
+    /// The tool acts and fails; its error comes with this status.
+    Failed(u16),
 }
 
 #[derive(Default)]
@@ -106,6 +114,9 @@ async fn serve(State(server): State<Arc<Server>>, request: Request) -> Response 
         let answer = json!({"jsonrpc": "2.0", "id": message["id"], "result": result});
         return axum::Json(answer).into_response();
     }
+    if message["method"] == "notifications/cancelled" {
+        server.gate.notify_one();
+    }
     if message["method"] != "tools/call" {
         return StatusCode::ACCEPTED.into_response();
     }
@@ -115,11 +126,16 @@ async fn serve(State(server): State<Arc<Server>>, request: Request) -> Response 
     }
     let number = server.runs.fetch_add(1, Ordering::SeqCst) + 1;
     let answer = result(&message["id"], number);
-    if answers == Answers::Gated {
+    if let Answers::Gated | Answers::Cancelled { .. } = answers {
         server.gate.notified().await;
     }
     match answers {
         Answers::Json | Answers::Gated | Answers::Status(_) => axum::Json(answer).into_response(),
+        Answers::Failed(status) => {
+            let error = json!({"code": -32001, "message": format!("no item {number}")});
+            let answer = json!({"jsonrpc": "2.0", "id": message["id"], "error": error});
+            (StatusCode::from_u16(status).unwrap(), axum::Json(answer)).into_response()
+        }
         Answers::Events => {
             let progress =
                 json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": {}});
@@ -128,7 +144,8 @@ async fn serve(State(server): State<Arc<Server>>, request: Request) -> Response 
             ))
         }
         Answers::Resumed => events("id: 1\nretry: 10\ndata:\n\n".into()),
-        Answers::Nothing => events(String::new()),
+        Answers::Cancelled { is_answered: true } => events(format!("data: {answer}\n\n")),
+        Answers::Nothing | Answers::Cancelled { is_answered: false } => events(String::new()),
     }
 }
 
@@ -307,6 +324,31 @@ async fn a_server_that_refuses_before_the_tool_is_heard_as_it_is_and_the_key_sta
     gateway.drain().await;
 }
 
+/// Frameworks map an exception of a tool to a status, also one that is raised after its effect.
+#[tokio::test]
+async fn an_error_that_answers_the_call_is_its_answer_whatever_the_http_status() {
+    let (address, server) = Server::start().await;
+    let gateway = gateway(address, ROUTE).await;
+    let client = Client::of(gateway.address());
+    let statuses = [
+        307, 308, 400, 401, 403, 404, 405, 406, 407, 413, 415, 421, 422, 425, 429, 500, 503,
+    ];
+
+    for (at, status) in statuses.into_iter().enumerate() {
+        server.answers(Answers::Failed(status));
+        let key = format!("key-{status}");
+        let first = client.say(&act(1, &key)).await;
+        let retry = client.say(&act(2, &key)).await;
+
+        assert_eq!(server.runs(), at + 1, "{status}: {first} {retry}");
+        let told = format!("no item {}", at + 1);
+        assert_eq!(first["error"]["message"], told, "{status}: {first}");
+        let again = retry["error"]["message"].as_str().unwrap();
+        assert!(again.starts_with(&told), "{status}: {retry}");
+    }
+    gateway.drain().await;
+}
+
 #[tokio::test]
 async fn a_web_page_of_an_unknown_origin_is_refused() {
     let (address, server) = Server::start().await;
@@ -328,13 +370,54 @@ async fn a_web_page_of_an_unknown_origin_is_refused() {
     gateway.drain().await;
 }
 
+/// A browser says no origin when a page reads from its own host, which may point here by now.
+#[tokio::test]
+async fn a_page_whose_name_was_pointed_here_reads_nothing() {
+    let (address, server) = Server::start().await;
+    let more = format!("{ROUTE}mcp.origins = [\"https://app.example.org\"]\n");
+    let here = gateway(address, &more).await;
+    let client = Client::of(here.address());
+    let read = async |host: &str| {
+        let request = client.http.get(&client.url).header("host", host);
+        request.send().await.unwrap().status()
+    };
+
+    for foreign in [
+        "evil.example",
+        "evil.example:8080",
+        "localhost.evil.example",
+        "10.0.0.1",
+    ] {
+        assert_eq!(read(foreign).await, 421, "{foreign}");
+    }
+    assert_eq!(server.heard(), [""; 0]);
+    for known in ["localhost", "127.0.0.1:1", "[::1]:8080", "app.example.org"] {
+        assert_eq!(read(known).await, 202, "{known}");
+    }
+
+    // Behind something that has names of its own, any is known.
+    let front = "[limits]\naddress_header = \"x-real-ip\"\n";
+    let behind = gateway(address, &format!("{front}{ROUTE}")).await;
+    let client = Client::of(behind.address());
+    let request = client
+        .http
+        .get(&client.url)
+        .header("host", "mcp.example.org");
+    assert_eq!(request.send().await.unwrap().status(), 202);
+}
+
 #[tokio::test]
 async fn hostile_messages_are_no_way_around_the_key() {
     let (address, server) = Server::start().await;
     let gateway = gateway(address, ROUTE).await;
     let client = Client::of(gateway.address());
+    let nan = act(1, "k").to_string().replace("\"n\":1", "\"n\":NaN");
     let refused = [
-        act(1, "k").to_string().replace("\"n\":1", "\"n\":NaN"),
+        format!("\u{feff}{}", act(1, "k")),
+        nan.replace("idempotencyKey", "idempotency\\u004bey"),
+        // As UTF-16 has it; what is behind it finds that out by the zeros.
+        act(1, "k").to_string().chars().flat_map(|it| [it, '\0']).collect(),
+        nan,
         format!("[{}]", act(1, "k").to_string().replace("\"n\":1", "\"n\":NaN")),
         format!("[{}]", vec![act(1, "k").to_string(); 101].join(",")),
         r#"{"jsonrpc":"2.0","method":"tools/call","params":{"name":"act","arguments":{"idempotencyKey":"k"}}}"#.into(),
@@ -565,4 +648,51 @@ async fn a_call_whose_caller_left_keeps_its_room_until_it_ends() {
     server.answers(Answers::Json);
     server.gate.notify_one();
     until(&client, 1_200, 200).await;
+}
+
+/// What passes without a key is in memory too, until the server has taken it.
+#[tokio::test]
+async fn a_message_without_a_key_keeps_its_room_until_it_is_written() {
+    let (address, deaf) = crate::support::deaf().await;
+    let bounds = "[limits]\nbuffered_bytes = 16777216\n[rules]\nrequest_bytes_max = 12000000\n";
+    let gateway = gateway(address, &format!("{bounds}{ROUTE}")).await;
+    let client = Client::of(gateway.address());
+    let large = json!({"jsonrpc": "2.0", "id": 1, "method": "x", "x": "x".repeat(11_000_000)});
+
+    for large in [large.clone(), json!([large])] {
+        let passing = tokio::spawn(client.post(&large).send());
+        let taken = deaf.accept().await.unwrap();
+        tokio::time::sleep(Duration::from_millis(100)).await;
+
+        let second = client.post(&large).timeout(Duration::from_secs(20));
+        let second = second
+            .send()
+            .await
+            .expect("it is refused, and does not wait");
+
+        assert_eq!(second.status(), 503);
+        passing.abort();
+        drop(taken);
+        // Nobody waits for this one any more.
+        until_room(&client).await;
+    }
+}
+
+/// Returns once there is room for a message of twelve megabytes.
+async fn until_room(client: &Client) {
+    for _ in 0..RETRIES_MAX {
+        let bad = [&b"\xff"[..], &vec![b' '; 11_500_000]].concat();
+        let answer = client
+            .http
+            .post(&client.url)
+            .body(bad)
+            .send()
+            .await
+            .unwrap();
+        if answer.status() == 400 {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("there is no room");
 }

@@ -19,6 +19,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 
+pub(crate) mod flaky;
+
 /// What the service has done.
 #[derive(Default)]
 pub(crate) struct Work {
@@ -231,4 +233,13 @@ pub(crate) async fn ask(gateway: &Gateway, head: &str) -> String {
         &format!("{head}host: a\r\nconnection: close\r\n\r\n"),
     )
     .await
+}
+
+/// A server that accepts connections, and reads nothing unless the test does.
+pub(crate) async fn deaf() -> (SocketAddr, TcpListener) {
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(64 << 10).unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let listener = socket.listen(16).unwrap();
+    (listener.local_addr().unwrap(), listener)
 }

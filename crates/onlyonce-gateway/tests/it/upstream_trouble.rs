@@ -3,7 +3,9 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::support::{client, gateway, order_with};
+use onlyonce_gateway::Gateway;
+
+use crate::support::{Service, client, gateway, order_with, settings};
 use crate::wire::{Say, scripted};
 
 const MADE: &str = "HTTP/1.1 201 Created\r\ncontent-length: 4\r\n\r\nmade";
@@ -69,6 +71,25 @@ async fn what_broke_off_is_held_where_the_rules_say_so() {
     assert_eq!(connections.load(Ordering::SeqCst), 1);
 }
 
+#[tokio::test]
+async fn what_broke_off_is_found_out_first_where_the_rules_say_so() {
+    let (service, _) = scripted(|connection, _| match connection {
+        1 => Say::Last(HALF),
+        _ => Say::This(FAILED),
+    })
+    .await;
+    let ask = "[[route]]\nmatch = \"POST /orders\"\nreconcile = \"GET /orders/{operation}\"\n";
+    let gateway = gateway(service, ask).await;
+
+    let first = order_with(&gateway, "key", "{}").await;
+
+    assert_eq!(first.status(), 502);
+    let problem: serde_json::Value = first.json().await.unwrap();
+    let detail = problem["detail"].as_str().unwrap();
+    assert!(detail.contains("finds that out first"), "{detail}");
+    assert_eq!(problem["retryable"], true);
+}
+
 /// The service fails, and then closes without having announced it: whoever came next on that
 /// connection would be lost with it.
 #[tokio::test]
@@ -115,4 +136,60 @@ async fn a_connection_that_answers_well_is_used_again() {
     }
 
     assert_eq!(connections.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn readiness_needs_the_upstreams_only_where_it_is_asked_for() {
+    let closed = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = closed.local_addr().unwrap();
+    drop(closed);
+    let asked = gateway(address, "ready_upstreams = true\n").await;
+    let not_asked = gateway(address, "").await;
+    let ready = async |gateway: &Gateway| {
+        let url = format!("http://{}/readyz", gateway.admin_address());
+        let answer = client().get(url).send().await.unwrap();
+        (answer.status().as_u16(), answer.text().await.unwrap())
+    };
+
+    let (status, why) = ready(&asked).await;
+    assert_eq!(status, 503, "{why}");
+    assert!(why.contains(&format!("http://{address}")), "{why}");
+    assert_eq!(ready(&not_asked).await.0, 200);
+
+    let back = tokio::net::TcpListener::bind(address).await.unwrap();
+    assert_eq!(ready(&asked).await.0, 200);
+    drop(back);
+}
+
+#[tokio::test]
+async fn an_upstream_that_a_reload_removes_is_not_down_for_ever() {
+    let service = Service::start().await;
+    let closed = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = closed.local_addr().unwrap();
+    drop(closed);
+    let before = settings(address, "");
+    let gateway = Gateway::start(&before).await.unwrap();
+    assert_eq!(order_with(&gateway, "a-key", "{}").await.status(), 502);
+    let down = format!("idempotency_upstream_up{{upstream=\"http://{address}\"}}");
+    assert!(metrics(&gateway).await.contains(&format!("{down} 0")));
+
+    let after = settings(service.address, "");
+    gateway.reload(&after).unwrap();
+
+    let page = metrics(&gateway).await;
+    assert!(!page.contains(&down), "{page}");
+    let up = format!("upstream=\"http://{}\"}} 1", service.address);
+    assert!(page.contains(&up), "{page}");
+}
+
+async fn metrics(gateway: &Gateway) -> String {
+    let url = format!("http://{}/metrics", gateway.admin_address());
+    client()
+        .get(url)
+        .send()
+        .await
+        .unwrap()
+        .text()
+        .await
+        .unwrap()
 }

@@ -205,7 +205,7 @@ impl Line {
             requests.push((ours, id, renamed.token));
         }
         let waiting = self.unsaid.wait(&lines).ok_or(NotTaken::TooMany)?;
-        // Before anything is passed on: whoever does not want the answer any more is noticed.
+        // Before anything is passed on: a client that does not want the answer any more is noticed.
         let outlet = self.expect(requests, is_stream)?;
         let reader = outlet.map(|outlet| self.read(&outlet, None));
         let line = Arc::clone(self);

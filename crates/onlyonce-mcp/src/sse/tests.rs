@@ -58,3 +58,21 @@ fn a_message_is_one_line_of_an_event() {
         [data("{ \"a\":  1}")]
     );
 }
+
+#[test]
+fn a_large_event_is_left_out_where_only_small_ones_are_wanted() {
+    let mut events = Events::small(8);
+    let mut heard = Vec::new();
+    for piece in [
+        "data: 123456789",
+        "0\n",
+        "data: 1\n",
+        "\r\n",
+        "data: a\r\n\r\n",
+    ] {
+        heard.extend(events.feed(piece.as_bytes()).unwrap());
+    }
+
+    let data: Vec<_> = heard.into_iter().map(|event| event.data).collect();
+    assert_eq!(data, [Some("a".to_owned())]);
+}

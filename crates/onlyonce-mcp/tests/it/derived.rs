@@ -81,3 +81,41 @@ async fn a_tool_that_only_reads_needs_no_key() {
         assert!(runs(&mut shop, call(id, json!({}))).await);
     }
 }
+
+/// claude-code #36149: one call of the model, dispatched twice, each time under an id of its own.
+#[tokio::test]
+async fn one_call_under_two_names_is_one_where_names_do_not_count() {
+    let named = |id: u64, name: &str| {
+        let mut call = call(id, json!({"item": "tea"}));
+        call["params"]["_meta"] = json!({"claudecode/toolUseId": name});
+        call
+    };
+    let by_meaning = Rules {
+        call_ids: Rules::call_ids(&["none".to_owned()]),
+        ..deriving()
+    };
+
+    let mut usual = shop(&engine().await, deriving()).await;
+    assert!(runs(&mut usual, named(1, "toolu_1")).await);
+    assert!(runs(&mut usual, named(2, "toolu_2")).await);
+    let mut shop = shop(&engine().await, by_meaning).await;
+    assert!(runs(&mut shop, named(1, "toolu_1")).await);
+    shop.client.say(named(2, "toolu_2")).await;
+    let again = shop.client.hear().await;
+
+    assert_eq!((said(&again), is_replayed(&again)), ("ordered", true));
+    shop.server_heard_no_more().await;
+}
+
+#[test]
+fn names_that_are_known_count_unless_none_is_said() {
+    let given = |names: &[&str]| {
+        let names: Vec<_> = names.iter().map(|it| (*it).to_owned()).collect();
+        Rules::call_ids(&names).join(" ")
+    };
+
+    assert_eq!(given(&[]), "claudecode/toolUseId");
+    assert_eq!(given(&["own"]), "claudecode/toolUseId own");
+    assert_eq!(given(&["own", "none"]), "own");
+    assert_eq!(given(&["none"]), "");
+}

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::StatusCode;
 use onlyonce_core::operate::{Filter, Page};
 use onlyonce_core::{MemoryStore, OnLapse, Response, Store};
-use onlyonce_mcp::{Ended, Rules};
+use onlyonce_mcp::{Ended, OnCancel, Rules};
 use serde_json::json;
 
 use crate::support::{
@@ -95,8 +95,12 @@ async fn an_operator_s_word_is_what_a_retry_gets() {
 }
 
 #[tokio::test]
-async fn a_client_that_cancels_stops_waiting_and_finds_the_result_later() {
-    let mut shop = shop(&engine().await, rules()).await;
+async fn where_a_cancellation_is_no_more_than_that_nobody_waits_the_result_is_found_later() {
+    let rules = Rules {
+        on_cancel: OnCancel::Leave,
+        ..rules()
+    };
+    let mut shop = shop(&engine().await, rules).await;
     let cancelled =
         json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}});
 
@@ -112,6 +116,49 @@ async fn a_client_that_cancels_stops_waiting_and_finds_the_result_later() {
     let retry = shop.client.hear().await;
 
     assert_eq!((said(&retry), is_replayed(&retry)), ("order 17", true));
+    shop.server_heard_no_more().await;
+}
+
+#[tokio::test]
+async fn a_call_that_is_cancelled_is_cancelled_at_the_server_and_what_it_answers_counts() {
+    let mut shop = shop(&engine().await, rules()).await;
+    let cancelled =
+        json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}});
+
+    shop.client.say(order(1, KEY, "tea")).await;
+    let asked = shop.server.hear().await;
+    shop.client.say(&cancelled).await;
+    let told = shop.server.hear().await;
+    shop.server
+        .say(json!({"jsonrpc": "2.0", "id": asked["id"], "result": text("order 17")}))
+        .await;
+    shop.client_heard_no_more().await;
+    shop.client.say(order(2, KEY, "tea")).await;
+    let retry = shop.client.hear().await;
+
+    assert_eq!(told["method"], "notifications/cancelled", "{told}");
+    assert_eq!(told["params"]["requestId"], asked["id"], "{told}");
+    assert_eq!((said(&retry), is_replayed(&retry)), ("order 17", true));
+    shop.server_heard_no_more().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_cancelled_and_not_answered_is_in_doubt() {
+    let mut shop = shop(&engine().await, rules()).await;
+    let cancelled =
+        json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}});
+
+    shop.client.say(order(1, KEY, "tea")).await;
+    shop.server.hear().await;
+    shop.client.say(&cancelled).await;
+    assert_eq!(
+        shop.server.hear().await["method"],
+        "notifications/cancelled"
+    );
+    shop.client.say(order(2, KEY, "tea")).await;
+    let retry = shop.client.hear().await;
+
+    assert_eq!(refused(&retry), "outcome-unknown", "{retry}");
     shop.server_heard_no_more().await;
 }
 

@@ -16,6 +16,7 @@ mod listing;
 mod lost;
 mod passing;
 mod random;
+mod remote;
 mod sdk;
 mod settled;
 mod support;

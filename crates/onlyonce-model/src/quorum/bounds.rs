@@ -22,6 +22,10 @@ pub struct Bounds {
     pub late_max: u8,
     /// How many servers lose their disks.
     pub disks_lost_max: u8,
+    /// Whether a server that lost its disk is admitted again.
+    pub admits: bool,
+    /// Whether answers are lost, too.
+    pub loses_answers: bool,
 }
 
 impl Bounds {
@@ -31,6 +35,13 @@ impl Bounds {
         ballots_max: [1, 1],
         late_max: 0,
         disks_lost_max: 1,
+        admits: false,
+        loses_answers: true,
+    };
+    /// The server that lost its disk is admitted.
+    pub const ADMITTED: Self = Self {
+        admits: true,
+        ..Self::SMALL
     };
     /// One proposer tries again.
     pub const LARGE: Self = Self {
@@ -47,11 +58,17 @@ impl Bounds {
     pub(crate) const fn planted(bug: Bug) -> Self {
         match bug {
             Bug::VotesAfterLoss => Self::SMALL,
+            Bug::EpochNotRaised | Bug::FollowsEpoch | Bug::AdmittedAtOnce => Self {
+                loses_answers: false,
+                ..Self::ADMITTED
+            },
             Bug::NoWriteBack => Self {
                 calls: [1, 2],
                 ballots_max: [1, 3],
                 late_max: 0,
                 disks_lost_max: 0,
+                admits: false,
+                loses_answers: true,
             },
         }
     }
@@ -80,6 +97,7 @@ fn claim(run: Run) -> Claim {
         fingerprint: Fingerprint::new(Fingerprint::RECIPE, [1; 32]),
         token: run.token(),
         on_lapse: OnLapse::Hold,
+        must_last: false,
         lease_for: LEASE,
         keep_for: KEEP,
         meta: Arc::new(Meta {

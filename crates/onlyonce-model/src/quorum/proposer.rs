@@ -6,7 +6,7 @@ use std::sync::Arc;
 use http::StatusCode;
 use onlyonce_core::{Claimed, Completed, Record, Response};
 use onlyonce_quorum::{
-    Accept, Ballot, Decision, Found, Manner, Next, Prepare, SlotRegister, Tries,
+    Accept, Ballot, Decision, EPOCH_FIRST, Found, Manner, Next, Prepare, SlotRegister, Tries,
 };
 
 use super::bounds::Numbers;
@@ -17,6 +17,7 @@ impl Default for Proposer {
         Self {
             calls: 0,
             ballots: 0,
+            epoch: EPOCH_FIRST,
             known: None,
             verb: Verb::Claim,
             sent: Vec::new(),
@@ -43,6 +44,7 @@ impl Quorum {
         let proposer = &mut state.proposers[id];
         proposer.calls += 1;
         proposer.known = known;
+        proposer.epoch = proposer.epoch.max(state.keeper.epoch);
         proposer.verb = Verb::Claim;
         proposer.tries = Tries::default();
         // Most claims find nothing, or what they do not change.
@@ -53,6 +55,7 @@ impl Quorum {
     pub(super) fn starts_over(&self, state: &mut State, id: usize) {
         let proposer = &mut state.proposers[id];
         proposer.tries = Tries::default();
+        proposer.epoch = proposer.epoch.max(state.keeper.epoch);
         let only_if_new = proposer.verb == Verb::Claim;
         self.prepare(state, id, only_if_new);
     }
@@ -76,8 +79,8 @@ impl Quorum {
                     Next::Done(said) => self.told(state, id, said),
                     Next::Again => self.prepare(state, id, false),
                     Next::Write(decision) => {
-                        let ballot = proposer.ballot();
-                        self.write(state, id, ballot, &answered.found, decision);
+                        let promise = proposer.promise();
+                        self.write(state, id, promise, &answered.found, decision);
                     }
                 }
             }
@@ -87,8 +90,8 @@ impl Quorum {
                     return self.prepare(state, id, false);
                 }
                 proposer.ahead = match proposer.sent.last() {
-                    Some(Question::Accept(Accept { next, value, .. })) => {
-                        next.map(|next| (next, value.clone()))
+                    Some(Question::Accept(ask)) => {
+                        ask.next.map(|next| (next, ask.epoch, ask.value.clone()))
                     }
                     Some(Question::Prepare(_)) | None => None,
                 };
@@ -107,7 +110,8 @@ impl Quorum {
         let numbers = Numbers::new(id, proposer.ballots);
         let ask = Prepare {
             key: Arc::clone(&self.key),
-            ballot: proposer.tries.next_ballot(0, &numbers),
+            ballot: proposer.tries.next_ballot(state.keeper.floor, &numbers),
+            epoch: proposer.epoch,
             only_if_new,
             may_be_full: proposer.verb == Verb::Claim,
         };
@@ -121,7 +125,7 @@ impl Quorum {
         &self,
         state: &mut State,
         id: usize,
-        ballot: Ballot,
+        (ballot, epoch): (Ballot, u64),
         found: &Found,
         decision: Decision<Said>,
     ) {
@@ -130,7 +134,7 @@ impl Quorum {
         let manner = proposer.verb.manner();
         let ask = proposer
             .tries
-            .propose(&self.key, manner, ballot, found, &decision, &numbers);
+            .propose(&self.key, manner, ballot, epoch, found, &decision, &numbers);
         let Some(ask) = ask else {
             return self.told(state, id, decision.answer);
         };
@@ -205,26 +209,28 @@ impl Quorum {
         proposer.verb = Verb::Complete;
         proposer.tries = Tries::default();
         let run = run(id, proposer);
-        let Some((ballot, value)) = proposer.ahead.take() else {
+        let ahead = proposer.ahead.take();
+        let ahead = ahead.filter(|(_, epoch, _)| *epoch == proposer.epoch);
+        let Some((ballot, epoch, value)) = ahead else {
             return self.prepare(state, id, false);
         };
         let found = Found::own(value, std::time::Duration::ZERO);
         let decision = self.decide(Verb::Complete, run, &found);
         let decision = decision.expect("a value of ours can be read");
         match decision.value {
-            Some(_) => self.write(state, id, ballot, &found, decision),
+            Some(_) => self.write(state, id, (ballot, epoch), &found, decision),
             None => self.prepare(state, id, false),
         }
     }
 }
 
 impl Proposer {
-    /// The ballot of its last question.
-    fn ballot(&self) -> Ballot {
+    /// The ballot of its last question, and its epoch.
+    fn promise(&self) -> (Ballot, u64) {
         match self.sent.last() {
-            Some(Question::Prepare(Prepare { ballot, .. }))
-            | Some(Question::Accept(Accept { ballot, .. })) => *ballot,
-            None => Ballot::end_of(0),
+            Some(Question::Prepare(Prepare { ballot, epoch, .. }))
+            | Some(Question::Accept(Accept { ballot, epoch, .. })) => (*ballot, *epoch),
+            None => (Ballot::end_of(0), EPOCH_FIRST),
         }
     }
 }

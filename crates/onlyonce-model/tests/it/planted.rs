@@ -43,6 +43,36 @@ fn an_answer_sent_before_it_is_stored_is_found_out() {
 }
 
 #[test]
+fn an_admission_without_a_new_epoch_is_found_out() {
+    let broken = rules_broken(&planted_in_quorum(quorum::Bug::EpochNotRaised));
+
+    assert!(
+        broken.contains(&"a slot has at most one live lease"),
+        "{broken:?}"
+    );
+}
+
+#[test]
+fn a_proposer_that_goes_on_in_a_new_epoch_with_old_promises_is_found_out() {
+    let broken = rules_broken(&planted_in_quorum(quorum::Bug::FollowsEpoch));
+
+    assert!(
+        broken.contains(&"a slot has at most one live lease"),
+        "{broken:?}"
+    );
+}
+
+#[test]
+fn an_admission_without_writing_back_is_found_out() {
+    let broken = rules_broken(&planted_in_quorum(quorum::Bug::AdmittedAtOnce));
+
+    assert!(
+        broken.contains(&"a slot has at most one live lease"),
+        "{broken:?}"
+    );
+}
+
+#[test]
 fn an_acceptor_that_votes_after_losing_its_disk_is_found_out() {
     let broken = rules_broken(&planted_in_quorum(quorum::Bug::VotesAfterLoss));
 

@@ -131,6 +131,11 @@ impl Entry {
                 queue_depth,
                 holder,
                 ..
+            }
+            | Event::TurnedAway {
+                waited,
+                queue_depth,
+                holder,
             } => What::Contention {
                 waited: *waited,
                 queue_depth: *queue_depth,
@@ -179,7 +184,11 @@ impl Entry {
             "traceId": self.meta.trace,
         });
         let (event, more) = self.what.told(self.at);
-        if let What::Operated(_) = self.what {
+        if let What::Operated(operated) = &self.what
+            && operated.deed.at_large().is_some()
+        {
+            metadata = json!({});
+        } else if let What::Operated(_) = self.what {
             // Named like the caller of another entry, so that a purge of that caller finds it.
             metadata["originalActor"] = self.meta.actor.as_deref().map(actor).into();
         }
@@ -232,6 +241,15 @@ fn deed(operated: &Operated) -> (&'static str, Value) {
             more["status"] = status.into();
             more["ttl_ms"] = millis(keep_for).into();
             "idempotency.operator.resolve"
+        }
+        Deed::Read => "idempotency.operator.read",
+        Deed::Swept { records } => {
+            more["records"] = records.into();
+            "idempotency.operator.sweep"
+        }
+        Deed::Purged { entries } => {
+            more["entries"] = entries.into();
+            "idempotency.operator.purge"
         }
     };
     (event, more)

@@ -12,12 +12,13 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
-use onlyonce_core::{About, Clock as _, Event, SystemClock, Timestamp};
+use onlyonce_core::{About, Clock as _, Event, Operated, SystemClock, Timestamp};
 use onlyonce_stores::private;
 use serde_json::Value;
 use thiserror::Error;
 
 use super::entry::{Entry, OPERATOR};
+use crate::observers::at_large;
 
 const DAY_MILLIS: u64 = 24 * 3600 * 1000;
 /// What says that a purge is complete.
@@ -98,6 +99,11 @@ impl Trail {
             append_to(&self.path)?.write_all(line.as_bytes())
         };
         write().map_err(|source| self.failed(source))
+    }
+
+    /// Writes what an operator did to no record in particular.
+    pub fn note_at_large(&self, operated: Operated) -> Result<(), TrailError> {
+        at_large(operated, |about, event| self.note(about, event))
     }
 
     /// Removes every entry of `actor`, all of them or, if it fails, none.

@@ -25,6 +25,15 @@ pub(super) fn of(event: &Event) -> Map<String, Value> {
         }),
         Event::TookOver { holder, age } => json!({"holder": holder, "age_ms": millis(*age)}),
         Event::Waiting { holder } => json!({"holder": holder}),
+        Event::TurnedAway {
+            waited,
+            queue_depth,
+            holder,
+        } => json!({
+            "waited_ms": millis(*waited),
+            "queue_depth": queue_depth,
+            "holder": holder,
+        }),
         Event::Attached { waiters } => json!({"waiters": waiters}),
         Event::Waited {
             waited,
@@ -65,9 +74,11 @@ pub(super) fn of(event: &Event) -> Map<String, Value> {
             original_trace,
             attached,
             resource,
+            asked,
             took,
         } => json!({
             "status": status,
+            "asked_ms": asked.map(millis),
             "original_at": original_at.to_rfc3339(),
             "original_trace": original_trace,
             "attached": attached,
@@ -123,7 +134,9 @@ fn operated(operated: &Operated) -> Value {
     let (status, longer) = match operated.deed {
         Deed::Resolved { status, keep_for } => (Some(status), Some(keep_for)),
         Deed::Extended { by } => (None, Some(by)),
-        Deed::Forgot | Deed::Discarded => (None, None),
+        Deed::Forgot | Deed::Discarded | Deed::Read | Deed::Swept { .. } | Deed::Purged { .. } => {
+            (None, None)
+        }
     };
     json!({
         "action": operated.deed.name(),
@@ -132,6 +145,7 @@ fn operated(operated: &Operated) -> Value {
         "via": operated.via,
         "status": status,
         "keep_ms": longer.map(millis),
+        "count": operated.deed.at_large(),
     })
 }
 

@@ -6,9 +6,8 @@ use std::sync::atomic::Ordering;
 use onlyonce_core::StoreError;
 
 use super::gather::{Need, gather};
-use super::{Answered, Decision, Ended, Manner, Proposer, Tries};
+use super::{Answered, Decision, Ended, Manner, Promise, Proposer, Tries};
 use crate::acceptor::{Accept, Accepted, Acceptor, Prepare, Prepared, Seen};
-use crate::ballot::Ballot;
 use crate::finding::Found;
 
 impl Proposer {
@@ -24,7 +23,10 @@ impl Proposer {
             async move { acceptor.prepare(&ask).await }
         };
         let enough = |answers: &[Prepared]| need_to_promise(answers, majority);
-        let answers = self.enough(gather(&self.acceptors, send, enough).await)?;
+        let gathered = gather(&self.acceptors, send, enough).await;
+        let Some(answers) = self.enough(gathered)? else {
+            return Ok(None);
+        };
         for answer in &answers {
             if let Prepared::Refused(ballot) = answer {
                 self.floor.fetch_max(ballot.round(), Ordering::Relaxed);
@@ -38,20 +40,23 @@ impl Proposer {
         &self,
         key: &Arc<[u8]>,
         manner: Manner,
-        ballot: Ballot,
+        promise: Promise,
         found: &Found,
         decision: Decision<T>,
         tries: &mut Tries<T>,
     ) -> Result<Ended<T>, StoreError> {
         let entropy = &*self.entropy;
-        let Some(ask) = tries.propose(key, manner, ballot, found, &decision, entropy) else {
+        let Promise { ballot, epoch } = promise;
+        let asked = tries.propose(key, manner, ballot, epoch, found, &decision, entropy);
+        let Some(ask) = asked else {
             return Ok(Ended::Done(decision.answer));
         };
         if !self.accept(&ask, tries).await? {
             return Ok(Ended::Beaten);
         }
-        if let Some(next) = ask.next {
-            self.ahead.keep(key, next, &ask.value, self.clock.now());
+        if let Some(ballot) = ask.next {
+            let promise = Promise { ballot, epoch };
+            self.ahead.keep(key, promise, &ask.value, self.clock.now());
         }
         Ok(Ended::Done(decision.answer))
     }
@@ -73,8 +78,9 @@ impl Proposer {
             let no = answers.len() - yes;
             Need::more_unless(yes >= majority || no > servers - majority)
         };
-        let answers = self.enough(gather(&self.acceptors, send, enough).await)?;
-        Ok(tries.is_accepted(answers, majority))
+        let gathered = gather(&self.acceptors, send, enough).await;
+        let answers = self.enough(gathered)?;
+        Ok(answers.is_some_and(|answers| tries.is_accepted(answers, majority)))
     }
 }
 

@@ -114,6 +114,7 @@ impl<T: Clone> Tries<T> {
         key: &Arc<[u8]>,
         manner: Manner,
         ballot: Ballot,
+        epoch: u64,
         found: &Found,
         decision: &Decision<T>,
         entropy: &dyn Entropy,
@@ -124,6 +125,7 @@ impl<T: Clone> Tries<T> {
         Some(Accept {
             key: Arc::clone(key),
             ballot,
+            epoch,
             value,
             keep_for: decision.keep_for,
             next: matches!(manner, Manner::Claim | Manner::Holder).then_some(next),

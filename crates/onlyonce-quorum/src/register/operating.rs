@@ -11,6 +11,74 @@ use onlyonce_core::{Response, Timestamp, Token};
 
 use super::SlotRegister;
 
+/// So long a register remembers that something was done to it: longer than its steps are tried.
+const DONE_KEPT: Duration = Duration::from_secs(60);
+
+/// One extension of a record, which must not add up over its tries.
+pub(crate) struct Extending {
+    mark: Token,
+    extra: Duration,
+}
+
+impl Extending {
+    pub(crate) fn new(mark: Token, extra: Duration) -> Self {
+        Self { mark, extra }
+    }
+
+    /// One try.
+    pub(crate) fn step(&mut self, register: &mut SlotRegister, now: Duration) -> (bool, Change) {
+        if register.is_dead(&self.mark, now) {
+            return (true, Change::Nothing);
+        }
+        let (is_there, change) = register.entry.extend(self.extra, now);
+        register.mark(self.mark, change, now);
+        (is_there, change)
+    }
+}
+
+/// One count of replays, which must not add up over its tries.
+pub(crate) struct Counting {
+    mark: Token,
+    count: u64,
+    /// The number that the last try arrived at.
+    number: Option<u64>,
+}
+
+impl Counting {
+    pub(crate) fn new(mark: Token, count: u64) -> Self {
+        let number = None;
+        Self {
+            mark,
+            count,
+            number,
+        }
+    }
+
+    /// One try.
+    pub(crate) fn step(
+        &mut self,
+        register: &mut SlotRegister,
+        now: Duration,
+    ) -> (Option<u64>, Change) {
+        if register.is_dead(&self.mark, now) {
+            return (self.number, Change::Nothing);
+        }
+        let change = register.entry.count_replays(self.count, now);
+        register.mark(self.mark, change, now);
+        self.number = register.entry.live(now).map(|kept| kept.replays);
+        (self.number, change)
+    }
+}
+
+impl SlotRegister {
+    /// Remembers a change among the tokens that are used up.
+    fn mark(&mut self, mark: Token, change: Change, now: Duration) {
+        if change != Change::Nothing {
+            self.graves.push((mark, now.saturating_add(DONE_KEPT)));
+        }
+    }
+}
+
 /// One order to forget what is in a slot.
 #[derive(Default)]
 pub(crate) struct Forgetting {
@@ -29,6 +97,33 @@ impl Forgetting {
         }
         self.last = there.map(|kept| (kept.token, kept.created_at));
         register.entry.forget(now)
+    }
+}
+
+/// One order to forget what is in doubt in a slot.
+#[derive(Default)]
+pub(crate) struct Discarding {
+    /// What the last try was to forget: whose claim, and when its slot was first claimed.
+    last: Option<(Token, Timestamp)>,
+}
+
+impl Discarding {
+    /// One try.
+    pub(crate) fn step(
+        &mut self,
+        register: &mut SlotRegister,
+        now: Duration,
+    ) -> (Resolved, Change) {
+        let there = register.entry.live(now);
+        if let Some(last) = self.last
+            && !there.is_some_and(|kept| goes_on(last, kept))
+        {
+            return (Resolved::Stored, Change::Nothing);
+        }
+        let there = there.map(|kept| (kept.token, kept.created_at));
+        let (discarded, change) = register.entry.discard(now);
+        self.last = there.filter(|_| matches!(discarded, Resolved::Stored));
+        (discarded, change)
     }
 }
 

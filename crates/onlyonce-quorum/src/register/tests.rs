@@ -16,6 +16,7 @@ fn claim(token: u8) -> Claim {
         fingerprint: Fingerprint::new(Fingerprint::RECIPE, [1; 32]),
         token: Token::from_bytes([token; Token::BYTES]),
         on_lapse: OnLapse::Rerun,
+        must_last: false,
         lease_for: LEASE,
         keep_for: LEASE,
         meta: Arc::new(Meta {
@@ -86,6 +87,7 @@ fn a_value_that_is_written_back_keeps_the_time_that_has_passed() {
         ballot: None,
         is_decided: false,
         elapsed: Duration::from_secs(20),
+        is_of_one: false,
         wall: Duration::ZERO,
     };
 
@@ -193,4 +195,90 @@ fn an_answer_that_came_too_late_finds_the_other_one() {
         panic!("{found:?}");
     };
     assert_eq!(record.response().map(|it| &it.body), Some(&other.body));
+}
+
+/// What one server has of a value that was never decided, in its words and in a majority's date.
+fn told_by_one(value: Bytes, elapsed: u64, wall: u64) -> Found {
+    let seen = |wall, held| crate::acceptor::Seen {
+        wall: Duration::from_secs(wall),
+        promised: None,
+        accepted: held,
+    };
+    let held = crate::acceptor::Held {
+        ballot: crate::Ballot::end_of(1),
+        value,
+        elapsed: Duration::from_secs(elapsed),
+    };
+    Found::of(&[seen(wall, Some(held)), seen(wall, None)], 2)
+}
+
+#[test]
+fn what_only_one_server_has_ages_too() {
+    let first = claim(1);
+    let mut register = claimed(&first);
+    register.settle(Duration::ZERO);
+
+    let found = told_by_one(register.encode(), 31, 31);
+
+    let (mut register, now) = SlotRegister::read(&found).unwrap();
+    assert_eq!(now, Duration::from_secs(31));
+    let (granted, _) = register.claim(&claim(2), now);
+    assert!(matches!(granted, Claimed::Granted { .. }), "{granted:?}");
+}
+
+#[test]
+fn neither_the_clock_of_one_server_nor_the_date_alone_ages_what_it_has() {
+    let mut register = claimed(&claim(1));
+    register.settle(Duration::ZERO);
+
+    for (elapsed, wall) in [(9_999, 5), (5, 9_999)] {
+        let found = told_by_one(register.encode(), elapsed, wall);
+        let (_, now) = SlotRegister::read(&found).unwrap();
+        assert_eq!(now, Duration::from_secs(5));
+    }
+}
+
+/// The first try was carried on by another process, whose own step hides it.
+#[test]
+fn an_extension_that_another_process_carried_on_is_not_made_again() {
+    let mut register = claimed(&claim(1));
+    let mark = Token::from_bytes([9; Token::BYTES]);
+    let mut extending = Extending::new(mark, LEASE);
+    let before = register.entry.live(Duration::ZERO).map(|it| it.expires);
+    extending.step(&mut register, Duration::ZERO);
+    register.entry.count_replays(1, Duration::ZERO);
+
+    let again = extending.step(&mut register, Duration::from_secs(1));
+
+    assert_eq!(again, (true, Change::Nothing));
+    let after = register.entry.live(Duration::ZERO).map(|it| it.expires);
+    assert_eq!(after, before.map(|it| it + LEASE));
+}
+
+#[test]
+fn replays_that_another_process_carried_on_are_not_counted_again() {
+    let mut register = claimed(&claim(1));
+    let mark = Token::from_bytes([9; Token::BYTES]);
+    let mut counting = Counting::new(mark, 3);
+    let counted = counting.step(&mut register, Duration::ZERO);
+    register.entry.count_replays(1, Duration::ZERO);
+
+    let again = counting.step(&mut register, Duration::from_secs(1));
+
+    assert_eq!(counted.0, Some(3));
+    assert_eq!(again, (Some(3), Change::Nothing));
+    let replays = register.entry.live(Duration::ZERO).map(|it| it.replays);
+    assert_eq!(replays, Some(4));
+}
+
+#[test]
+fn what_was_tried_in_vain_is_still_done_once() {
+    let mut register = claimed(&claim(1));
+    let mut extending = Extending::new(Token::from_bytes([9; Token::BYTES]), LEASE);
+    // What this try wrote was accepted by nobody.
+    extending.step(&mut register.clone(), Duration::ZERO);
+
+    let again = extending.step(&mut register, Duration::from_secs(1));
+
+    assert_eq!(again, (true, Change::Written));
 }

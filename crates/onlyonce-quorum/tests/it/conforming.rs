@@ -1,14 +1,13 @@
-//! The conformance suite on simulated servers, one of them gone from the start.
+//! The conformance suite on simulated servers: on all of them, and without as many as may be gone.
 
-use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use onlyonce_core::{Store, async_trait};
-use onlyonce_quorum::QuorumStore;
+use onlyonce_quorum::{QuorumStore, SharedEpoch};
 use onlyonce_testkit::conformance::TestBed;
 
-use super::server::{Server, Weather, Wire};
+use super::server::{Flaw, Server, Weather, Wire};
 use super::world::quorum;
 
 pub(super) struct SimulatedBed {
@@ -18,17 +17,17 @@ pub(super) struct SimulatedBed {
 
 impl SimulatedBed {
     pub(super) fn new(servers: usize, gone: usize) -> Self {
-        let epoch = Arc::new(AtomicU64::new(1));
+        let epoch = Arc::new(SharedEpoch::default());
         let weather = Arc::new(Mutex::new(Weather::default()));
-        let servers: Vec<_> = (0..servers).map(|_| Server::new()).collect();
+        let servers: Vec<_> = (0..servers).map(Server::new).collect();
         for server in &servers[..gone] {
             server.shelf.lock().unwrap().is_up = false;
         }
         let wires = servers.iter().enumerate();
-        let wires = wires.map(|(nth, it)| Wire::new(it, &epoch, &weather, nth as u64));
+        let wires = wires.map(|(nth, it)| Wire::new(it, &epoch, &weather, Flaw::None, nth as u64));
         let wires: Vec<_> = wires.collect();
         Self {
-            store: quorum(&wires, 1),
+            store: quorum(&wires, &epoch, 1),
             wires,
         }
     }
@@ -51,6 +50,11 @@ impl TestBed for SimulatedBed {
     fn expires_by_itself(&self) -> bool {
         true
     }
+}
+
+mod of_five_without_two {
+    use super::*;
+    onlyonce_testkit::conformance_suite!(SimulatedBed::new(5, 2));
 }
 
 mod of_three {

@@ -8,7 +8,9 @@
     reason = "a test fails by panicking, in its support too"
 )]
 
+mod admitting;
 mod conforming;
+mod keeper;
 mod ledger;
 mod redlock;
 mod rounds;

@@ -14,7 +14,7 @@ use onlyonce_core::{
 };
 use onlyonce_quorum::Fault;
 
-use super::server::{Shelf, Wire};
+use super::server::{Shelf, Wire, passes};
 
 pub(super) struct Redlock {
     wires: Vec<Arc<Wire>>,
@@ -35,7 +35,7 @@ impl Redlock {
     ) -> Vec<R> {
         let sent = self.wires.iter().map(|wire| {
             let step = step.clone();
-            wire.send(move |shelf, now| Ok::<_, Fault>(step(shelf, now)))
+            wire.send(passes, move |shelf, now| Ok::<_, Fault>(step(shelf, now)))
         });
         join_all(sent).await.into_iter().flatten().collect()
     }

@@ -13,20 +13,22 @@ fn seeds() -> std::ops::Range<u64> {
     first.parse().unwrap()..last.parse().unwrap()
 }
 
-fn runs(servers: usize, planted: Planted) -> impl Iterator<Item = (u64, Outcome)> {
+fn runs(servers: usize, brief: bool, planted: Planted) -> impl Iterator<Item = (u64, Outcome)> {
     seeds().map(move |seed| {
         let plan = Plan {
             seed,
             servers,
+            brief,
             planted,
         };
         (seed, run(plan))
     })
 }
 
-fn assert_sound(servers: usize) {
+fn assert_sound(servers: usize, brief: bool) {
     let (mut operations, mut errors, mut faults, mut started, mut replays) = (0, 0, 0, 0, 0);
-    for (seed, outcome) in runs(servers, Planted::Nothing) {
+    let mut expired = 0;
+    for (seed, outcome) in runs(servers, brief, Planted::Nothing) {
         assert!(
             outcome.violations.is_empty(),
             "seed {seed}: {:?}",
@@ -37,26 +39,38 @@ fn assert_sound(servers: usize) {
         faults += outcome.counts.faults;
         started += outcome.counts.runs;
         replays += outcome.counts.replays;
+        expired += outcome.counts.expired;
     }
     println!(
         "{servers} servers: {operations} operations, {faults} faults, {started} runs, {replays} \
-         replays, {errors} errors, 0 violations"
+         replays, {expired} expired, {errors} errors, 0 violations"
     );
     assert!(started > 0 && replays > 0 && faults > 0);
+    assert_eq!(expired > 0, brief);
 }
 
 #[test]
 fn three_servers_under_faults_break_no_rule() {
-    assert_sound(3);
+    assert_sound(3, false);
 }
 
 #[test]
 fn five_servers_under_faults_break_no_rule() {
-    assert_sound(5);
+    assert_sound(5, false);
+}
+
+#[test]
+fn records_of_three_servers_expire_when_they_should() {
+    assert_sound(3, true);
+}
+
+#[test]
+fn records_of_five_servers_expire_when_they_should() {
+    assert_sound(5, true);
 }
 
 fn assert_found(planted: Planted) {
-    let found = runs(3, planted).find(|(_, outcome)| !outcome.violations.is_empty());
+    let found = runs(3, false, planted).find(|(_, outcome)| !outcome.violations.is_empty());
     let (seed, outcome) = found.expect("the planted bug is found");
     println!("{planted:?}: seed {seed}: {}", outcome.violations[0]);
 }
@@ -77,10 +91,21 @@ fn a_server_that_is_admitted_without_writing_back_is_found_out() {
 }
 
 #[test]
+fn a_server_that_is_admitted_in_the_old_epoch_is_found_out() {
+    assert_found(Planted::EpochNotRaised);
+}
+
+#[test]
+fn a_process_that_goes_on_in_a_new_epoch_with_old_promises_is_found_out() {
+    assert_found(Planted::FollowsEpoch);
+}
+
+#[test]
 fn a_seed_is_one_history() {
     let plan = Plan {
         seed: 7,
         servers: 3,
+        brief: false,
         planted: Planted::Nothing,
     };
     let (one, two) = (run(plan), run(plan));

@@ -1,30 +1,36 @@
 //! One run: some processes with a store each, some servers, and faults, all from one seed and on
 //! virtual time.
 
-use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use http::StatusCode;
+use onlyonce_core::operate::Resolved;
 use onlyonce_core::{
     Claim, Claimed, Clock, Completed, Fingerprint, Key, KeyRule, Meta, OnLapse, Release, Response,
     Slot, Store, SystemClock, Token, async_trait,
 };
-use onlyonce_quorum::{Acceptor, Model, QuorumStore, Upkeep};
+use onlyonce_quorum::{Acceptor, QuorumStore, SharedEpoch, Upkeep};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
+use super::keeper::Keeper;
 use super::ledger::{Counts, Ledger};
 use super::redlock::Redlock;
-use super::server::{Seeded, Server, Weather, Wire};
+use super::server::{Flaw, Held, Seeded, Server, Weather, Wire};
 
 const PROCESSES: usize = 3;
 const CALLERS: usize = 3;
-const KEYS: u8 = 6;
+const KEYS: u8 = 20;
 const CALLS: usize = 12;
+/// How many callers an ambush draws in, each on a key of its own.
+const CROWD: usize = 6;
 const LEASE: Duration = Duration::from_secs(20);
 /// Longer than a run.
 const KEEP: Duration = Duration::from_secs(100_000);
+/// Shorter than one.
+const KEEP_BRIEF: Duration = Duration::from_secs(40);
 /// How far one server's clock may be off: less than a register's tail.
 const CLOCK_MS_MAX: i64 = 45_000;
 
@@ -36,6 +42,10 @@ pub(super) enum Planted {
     VotesAfterLoss,
     /// A server is admitted without what others know being written back.
     AdmittedAtOnce,
+    /// A server is admitted in the epoch in which it lost its data.
+    EpochNotRaised,
+    /// A process goes on in a new epoch with the promises of the old one.
+    FollowsEpoch,
     /// Plain Redlock: a lock on a majority, and no ballots.
     Redlock,
 }
@@ -44,7 +54,26 @@ pub(super) enum Planted {
 pub(super) struct Plan {
     pub(super) seed: u64,
     pub(super) servers: usize,
+    /// Whether records expire within a run, and operators change them.
+    pub(super) brief: bool,
     pub(super) planted: Planted,
+}
+
+impl Plan {
+    fn keep(&self) -> Duration {
+        match self.brief {
+            true => KEEP_BRIEF,
+            false => KEEP,
+        }
+    }
+
+    /// How far one server's clock may be off: it must not drop early what the others still have.
+    fn clock_ms_max(&self) -> i64 {
+        match self.brief {
+            true => CLOCK_MS_MAX / 2,
+            false => CLOCK_MS_MAX,
+        }
+    }
 }
 
 pub(super) struct Outcome {
@@ -58,8 +87,7 @@ struct World {
     wires: Vec<Vec<Arc<Wire>>>,
     stores: Vec<Arc<dyn Store>>,
     /// Of the process that admits servers.
-    keeper: Arc<QuorumStore>,
-    keeper_epoch: Arc<AtomicU64>,
+    keeper: Keeper,
     weather: Arc<Mutex<Weather>>,
     ledger: Ledger,
     clock: SystemClock,
@@ -101,12 +129,13 @@ impl Upkeep for NoUpkeep {
 }
 
 /// A store over these wires.
-pub(super) fn quorum(wires: &[Arc<Wire>], seed: u64) -> Arc<QuorumStore> {
+pub(super) fn quorum(wires: &[Arc<Wire>], epoch: &Arc<SharedEpoch>, seed: u64) -> Arc<QuorumStore> {
     let acceptors = wires.iter().map(|it| Arc::clone(it) as Arc<dyn Acceptor>);
     Arc::new(QuorumStore::new(
         acceptors.collect(),
         Arc::new(SystemClock::new()),
         Arc::new(Seeded::new(seed)),
+        Arc::clone(epoch),
         Arc::new(NoUpkeep),
     ))
 }
@@ -118,37 +147,46 @@ impl World {
             delay_ms_max: 3,
             ..Weather::default()
         }));
-        let servers: Vec<_> = (0..plan.servers).map(|_| Server::new()).collect();
+        let servers: Vec<_> = (0..plan.servers).map(Server::new).collect();
+        let flaw = match plan.planted {
+            Planted::FollowsEpoch => Flaw::FollowsEpoch,
+            Planted::Nothing
+            | Planted::VotesAfterLoss
+            | Planted::AdmittedAtOnce
+            | Planted::EpochNotRaised
+            | Planted::Redlock => Flaw::None,
+        };
         let mut wire_all = || {
-            let epoch = Arc::new(AtomicU64::new(1));
+            let epoch = Arc::new(SharedEpoch::default());
             let wires = servers.iter();
-            let wires = wires.map(|it| Wire::new(it, &epoch, &weather, seeds.random()));
+            let wires = wires.map(|it| Wire::new(it, &epoch, &weather, flaw, seeds.random()));
             let wires: Vec<_> = wires.collect();
             (wires, epoch, seeds.random::<u64>())
         };
         let (mut all, mut stores) = (Vec::new(), Vec::new());
         for _ in 0..PROCESSES {
-            let (wires, _, seed) = wire_all();
+            let (wires, epoch, seed) = wire_all();
             stores.push(match plan.planted {
                 Planted::Redlock => Arc::new(Redlock::new(wires.clone())) as Arc<dyn Store>,
-                Planted::Nothing | Planted::VotesAfterLoss | Planted::AdmittedAtOnce => {
-                    quorum(&wires, seed) as Arc<dyn Store>
-                }
+                Planted::Nothing
+                | Planted::VotesAfterLoss
+                | Planted::AdmittedAtOnce
+                | Planted::EpochNotRaised
+                | Planted::FollowsEpoch => quorum(&wires, &epoch, seed) as Arc<dyn Store>,
             });
             all.push(wires);
         }
-        let (wires, keeper_epoch, seed) = wire_all();
-        let keeper = quorum(&wires, seed);
-        all.push(wires);
+        let (wires, epoch, seed) = wire_all();
+        all.push(wires.clone());
+        let keeper = Keeper::new(wires, epoch, seed);
         Self {
             plan,
             servers,
             wires: all,
             stores,
             keeper,
-            keeper_epoch,
             weather,
-            ledger: Ledger::default(),
+            ledger: Ledger::new(LEASE, plan.keep()),
             clock: SystemClock::new(),
         }
     }
@@ -169,7 +207,9 @@ impl World {
         }
         faults.abort();
         self.heal();
+        self.keeper.follow().await;
         tokio::time::sleep(Duration::from_secs(60)).await;
+        self.keeper.follow().await;
         self.look_back().await;
     }
 
@@ -180,12 +220,51 @@ impl World {
         for _ in 0..CALLS {
             let pause = dice.random_range(0..15_000);
             tokio::time::sleep(Duration::from_millis(pause)).await;
-            let claim = claim(dice.random_range(0..KEYS), dice.random());
+            let claim = self.claim_of(dice.random_range(0..KEYS), dice.random());
             self.ledger.counts.lock().unwrap().operations += 1;
             if dice.random_range(0..10) == 0 {
                 self.agree(store, dice.random()).await;
             }
+            if self.plan.brief && dice.random_range(0..8) == 0 {
+                self.operate(store, dice.random_range(0..KEYS), &mut dice)
+                    .await;
+            }
             self.claim(store, &claim, &mut dice).await;
+        }
+    }
+
+    fn claim_of(&self, key: u8, token: u128) -> Claim {
+        let keep_for = self.plan.keep();
+        Claim {
+            keep_for,
+            ..claim(key, token)
+        }
+    }
+
+    /// An operator changes what is in a slot.
+    async fn operate(&self, store: &dyn Store, key: u8, dice: &mut ChaCha8Rng) {
+        let Some(operate) = store.operate() else {
+            return;
+        };
+        let asked = self.clock.now();
+        match dice.random_range(0..8) {
+            0 => {
+                self.ledger.forgets(key);
+                drop(operate.forget(&slot(key)).await);
+            }
+            1..4 => {
+                let extra = Duration::from_secs(dice.random_range(1..30));
+                self.ledger.extends(key, extra);
+                drop(operate.extend(&slot(key), extra).await);
+            }
+            _ => {
+                let body = b"resolved".to_vec();
+                let response = Arc::new(Response::new(StatusCode::OK, body.clone()));
+                let resolved = operate.resolve(&slot(key), &response, KEEP_BRIEF).await;
+                if let Ok(Resolved::Stored) = resolved {
+                    self.ledger.told(key, &body, asked, self.clock.now());
+                }
+            }
         }
     }
 
@@ -203,7 +282,7 @@ impl World {
         let asked = self.clock.now();
         match store.claim(claim).await {
             Ok(Claimed::Granted { lease, .. }) => {
-                self.ledger.granted(key, token, asked);
+                self.ledger.granted(key, token, asked, self.clock.now());
                 let work = dice.random_range(0..10_000);
                 tokio::time::sleep(Duration::from_millis(work)).await;
                 match dice.random_range(0..10) {
@@ -222,9 +301,10 @@ impl World {
             Ok(Claimed::Taken(record)) => match record.response() {
                 Some(response) => {
                     self.ledger.counts.lock().unwrap().replays += 1;
-                    self.ledger.told(key, &response.body, self.clock.now());
+                    self.ledger
+                        .told(key, &response.body, asked, self.clock.now());
                 }
-                None => self.ledger.found_none(key, asked),
+                None => self.ledger.found_none(key, asked, self.clock.now()),
             },
             Ok(Claimed::Dead) => self.ledger.violate("a fresh token is dead".to_owned()),
             Err(_) => self.ledger.counts.lock().unwrap().errors += 1,
@@ -235,13 +315,16 @@ impl World {
         let body = lease.token.as_bytes().to_vec();
         let response = Arc::new(Response::new(StatusCode::OK, body.clone()));
         let asked = self.clock.now();
-        match store.complete(lease, &response, KEEP).await {
-            Ok(Completed::Stored(_)) => self.ledger.told(key, &body, self.clock.now()),
+        self.ledger.completes(key, &body, asked);
+        let completed = store.complete(lease, &response, self.plan.keep()).await;
+        let heard = self.clock.now();
+        match completed {
+            Ok(Completed::Stored(_)) => self.ledger.told(key, &body, asked, heard),
             Ok(Completed::Found(record)) => match record.response() {
-                Some(response) => self.ledger.told(key, &response.body, self.clock.now()),
-                None => self.ledger.found_none(key, asked),
+                Some(response) => self.ledger.told(key, &response.body, asked, heard),
+                None => self.ledger.found_none(key, asked, heard),
             },
-            Ok(Completed::Absent) => self.ledger.found_none(key, asked),
+            Ok(Completed::Absent) => self.ledger.found_none(key, asked, heard),
             Err(_) => self.ledger.counts.lock().unwrap().errors += 1,
         }
     }
@@ -251,7 +334,6 @@ impl World {
         if self.plan.planted == Planted::Redlock {
             return;
         }
-        let answers = self.ledger.answers();
         for store in &self.stores {
             let operate = store.operate().unwrap();
             for key in 0..KEYS {
@@ -259,10 +341,11 @@ impl World {
                 let record = operate.get(&slot(key)).await;
                 match record {
                     Ok(record) => {
+                        let heard = self.clock.now();
                         let found = record.as_ref().and_then(|it| it.response());
                         match found {
-                            Some(found) => self.ledger.told(key, &found.body, self.clock.now()),
-                            None => self.ledger.found_none(key, asked),
+                            Some(found) => self.ledger.told(key, &found.body, asked, heard),
+                            None => self.ledger.found_none(key, asked, heard),
                         }
                     }
                     Err(error) => self.ledger.violate(format!(
@@ -272,23 +355,23 @@ impl World {
                 }
             }
         }
-        assert!(self.ledger.answers().len() >= answers.len());
     }
 
-    fn heal(&self) {
+    fn calm(&self) {
         *self.weather.lock().unwrap() = Weather {
             delay_ms_max: 3,
             ..Weather::default()
         };
+    }
+
+    fn heal(&self) {
+        self.calm();
         for wire in self.wires.iter().flatten() {
+            wire.held.send_replace(Held::Nothing);
             *wire.is_cut.lock().unwrap() = false;
         }
-        let epoch = self.servers.iter().map(|it| it.shelf.lock().unwrap().epoch);
-        let epoch = epoch.max().unwrap();
         for server in &self.servers {
-            let mut shelf = server.shelf.lock().unwrap();
-            shelf.is_up = true;
-            shelf.epoch = epoch;
+            server.shelf.lock().unwrap().is_up = true;
         }
     }
 
@@ -300,7 +383,7 @@ impl World {
             tokio::time::sleep(Duration::from_millis(pause)).await;
             self.ledger.counts.lock().unwrap().faults += 1;
             let at = dice.random_range(0..self.servers.len());
-            match dice.random_range(0..7) {
+            match dice.random_range(0..8) {
                 0 => self.storm(&mut dice),
                 1 | 2 => self.bounce(at, dice.random_range(500..15_000)).await,
                 3 => {
@@ -309,9 +392,14 @@ impl World {
                     let is_cut = !*wire.is_cut.lock().unwrap();
                     *wire.is_cut.lock().unwrap() = is_cut;
                 }
-                // Only one clock is wrong.
-                4 => self.servers[0].set_clock(dice.random_range(-CLOCK_MS_MAX..CLOCK_MS_MAX)),
-                _ => self.lose(at).await,
+                // Only one clock is wrong, any of them.
+                4 => {
+                    let most = self.plan.clock_ms_max();
+                    let wrong = self.plan.seed as usize % self.servers.len();
+                    self.servers[wrong].set_clock(dice.random_range(-most..most));
+                }
+                5 => self.ambush(at, &mut dice).await,
+                _ => self.lose(at, 2_000, &mut dice).await,
             }
         }
     }
@@ -330,11 +418,58 @@ impl World {
         self.servers[at].shelf.lock().unwrap().is_up = false;
         tokio::time::sleep(Duration::from_millis(down_ms)).await;
         self.servers[at].shelf.lock().unwrap().is_up = true;
-        self.follow();
+        self.keeper.follow().await;
+    }
+
+    /// What processes ask to accept reaches one server, which then loses its data and is admitted; it
+    /// reaches another one after that, which then goes away.
+    async fn ambush(&self, at: usize, dice: &mut ChaCha8Rng) {
+        let next = (at + dice.random_range(1..self.servers.len())) % self.servers.len();
+        let hold = |at: usize, held: Held| {
+            for wires in &self.wires[..PROCESSES] {
+                wires[at].held.send_replace(held);
+            }
+        };
+        self.calm();
+        let others = (0..self.servers.len()).filter(|it| *it != at);
+        others.clone().for_each(|it| hold(it, Held::Accepts));
+        let keys: Vec<u8> = (0..CROWD)
+            .map(|_| dice.random_range(KEYS..=u8::MAX))
+            .collect();
+        let first = self.crowd(&keys, 0, dice.random());
+        let second = self.crowd(&keys, 1, dice.random());
+        let attack = async {
+            tokio::time::sleep(Duration::from_millis(dice.random_range(100..900))).await;
+            self.lose(at, 200, dice).await;
+            hold(next, Held::Nothing);
+            tokio::time::sleep(Duration::from_millis(dice.random_range(10..900))).await;
+            self.servers[next].shelf.lock().unwrap().is_up = false;
+            for held in [Held::Lost, Held::Nothing] {
+                others.clone().for_each(|it| hold(it, held));
+            }
+            second.await;
+            self.bounce(next, dice.random_range(1_000..9_000)).await;
+        };
+        tokio::join!(first, attack);
+    }
+
+    /// Many callers at once, one for each of these keys.
+    async fn crowd(&self, keys: &[u8], process: usize, seed: u64) {
+        let mut dice = ChaCha8Rng::seed_from_u64(seed);
+        let callers = keys.iter().map(|key| {
+            let (claim, seed) = (self.claim_of(*key, dice.random()), dice.random());
+            let store = &*self.stores[(usize::from(*key) + process) % PROCESSES];
+            async move {
+                let mut dice = ChaCha8Rng::seed_from_u64(seed);
+                self.claim(store, &claim, &mut dice).await;
+            }
+        });
+        let callers: Vec<_> = callers.collect();
+        join_all(callers).await;
     }
 
     /// One server loses its data, comes back, and is admitted.
-    async fn lose(&self, at: usize) {
+    async fn lose(&self, at: usize, pause_ms_max: u64, dice: &mut ChaCha8Rng) {
         let votes_on = matches!(
             self.plan.planted,
             Planted::VotesAfterLoss | Planted::Redlock
@@ -344,51 +479,10 @@ impl World {
             return;
         }
         loop {
-            tokio::time::sleep(Duration::from_secs(3)).await;
-            if self.admit(at).await {
+            let pause = dice.random_range(0..=pause_ms_max);
+            tokio::time::sleep(Duration::from_millis(pause)).await;
+            if self.keeper.admit(at, self.plan.planted).await {
                 return;
-            }
-        }
-    }
-
-    async fn admit(&self, at: usize) -> bool {
-        let epoch = self.keeper_epoch.load(std::sync::atomic::Ordering::Relaxed) + 1;
-        let mut followers = 0;
-        for server in self
-            .servers
-            .iter()
-            .filter(|it| it.shelf.lock().unwrap().is_up)
-        {
-            let mut shelf = server.shelf.lock().unwrap();
-            shelf.epoch = shelf.epoch.max(epoch);
-            followers += usize::from(shelf.votes);
-        }
-        if followers <= self.servers.len() / 2 {
-            return false;
-        }
-        let known = &self.keeper_epoch;
-        known.fetch_max(epoch, std::sync::atomic::Ordering::Relaxed);
-        let is_ready = self.plan.planted == Planted::AdmittedAtOnce
-            || self.keeper.write_all_back().await.is_ok();
-        if is_ready {
-            let rounds = self.servers.iter();
-            let rounds = rounds.map(|it| it.shelf.lock().unwrap().model.round_max());
-            let round = rounds.max().unwrap_or(0);
-            let mut shelf = self.servers[at].shelf.lock().unwrap();
-            shelf.model = Model::admitted(round);
-            shelf.votes = true;
-        }
-        is_ready
-    }
-
-    /// A server that was away hears of the epoch.
-    fn follow(&self) {
-        let epoch = self.servers.iter().map(|it| it.shelf.lock().unwrap().epoch);
-        let epoch = epoch.max().unwrap();
-        for server in &self.servers {
-            let mut shelf = server.shelf.lock().unwrap();
-            if shelf.is_up {
-                shelf.epoch = epoch;
             }
         }
     }
@@ -405,6 +499,7 @@ pub(super) fn claim(key: u8, token: u128) -> Claim {
         fingerprint: Fingerprint::new(Fingerprint::RECIPE, [1; 32]),
         token: Token::from_bytes(token.to_be_bytes()),
         on_lapse: OnLapse::Hold,
+        must_last: false,
         lease_for: LEASE,
         keep_for: KEEP,
         meta: Arc::new(Meta {

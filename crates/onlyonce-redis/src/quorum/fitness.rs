@@ -12,6 +12,9 @@ use crate::check::{field, version};
 use crate::eviction::Evicts;
 use crate::url::Eviction;
 
+/// An append-only file is not rewritten by itself before it is larger than this.
+const FIRST_REWRITE_BYTES_MIN: u64 = 32 * 1024 * 1024;
+
 /// Looks at the server's settings; an error is why it does not vote.
 pub(super) async fn check(
     member: &Member,
@@ -37,13 +40,16 @@ pub(super) async fn check(
     }
     match persistence {
         Persistence::Trusted => Ok(()),
-        Persistence::Required => persists(member).await,
+        Persistence::Required => {
+            whole(&info)?;
+            persists(member).await
+        }
     }
 }
 
 async fn info(member: &Member) -> Result<String, Fault> {
     let mut commands = Pipeline::new();
-    for section in ["server", "memory", "replication", "cluster"] {
+    for section in ["server", "memory", "replication", "cluster", "persistence"] {
         let mut command = Cmd::new();
         command.arg("INFO").arg(section);
         commands.add_command(command);
@@ -54,6 +60,34 @@ async fn info(member: &Member) -> Result<String, Fault> {
         told.push('\n');
     }
     Ok(told)
+}
+
+/// Whether its append-only file is written to, and has all that the server has: after `CONFIG SET
+/// appendonly yes` it does not until the first rewrite has ended. Whether a restart will load it is not to
+/// be seen from here: a setting that is not in the configuration file is gone then.
+fn whole(info: &str) -> Result<(), Fault> {
+    let unsafe_because = |why: &str| Err(Fault::Unsafe(why.to_owned()));
+    if field(info, "aof_enabled") != Some("1") {
+        return unsafe_because(
+            "it may lose what it has acknowledged: set appendonly to yes, also in its configuration \
+             file, or accept that with persistence=trust",
+        );
+    }
+    if field(info, "aof_last_write_status") != Some("ok") {
+        return unsafe_because("it could not write its append-only file");
+    }
+    let bytes = |name| field(info, name).and_then(|it| it.parse::<u64>().ok());
+    let is_under_way = ["aof_rewrite_in_progress", "aof_rewrite_scheduled"]
+        .iter()
+        .any(|name| field(info, name) == Some("1"));
+    let has_failed = field(info, "aof_last_bgrewrite_status") != Some("ok");
+    // One that was there from the start is rewritten only once it is larger.
+    let is_first = bytes("aof_base_size") == Some(0)
+        && bytes("aof_current_size").is_some_and(|it| it < FIRST_REWRITE_BYTES_MIN);
+    match is_first && (is_under_way || has_failed) {
+        true => unsafe_because("its append-only file does not have all of its data yet"),
+        false => Ok(()),
+    }
 }
 
 /// Whether everything is on disk before it is acknowledged.
@@ -96,4 +130,42 @@ fn settings(answers: &[Value]) -> BTreeMap<String, String> {
     let text = |value| String::from_utf8_lossy(bytes(value).unwrap_or_default()).into_owned();
     let pairs = told.chunks_exact(2);
     pairs.map(|pair| (text(&pair[0]), text(&pair[1]))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(lines: &[&str]) -> Option<String> {
+        let mut info = vec![
+            "aof_enabled:1",
+            "aof_rewrite_in_progress:0",
+            "aof_rewrite_scheduled:0",
+            "aof_last_bgrewrite_status:ok",
+            "aof_last_write_status:ok",
+            "aof_current_size:0",
+            "aof_base_size:0",
+        ];
+        for line in lines {
+            let (name, _) = line.split_once(':').expect("a field");
+            info.retain(|it| !it.starts_with(name));
+            info.push(line);
+        }
+        whole(&info.join("\r\n")).err().map(|it| it.to_string())
+    }
+
+    #[test]
+    fn a_file_that_was_begun_just_now_is_not_believed() {
+        assert_eq!(told(&[]), None);
+        let under_way = told(&["aof_rewrite_in_progress:1", "aof_current_size:2000"]);
+        assert!(under_way.is_some_and(|it| it.contains("does not have all")));
+        assert!(told(&["aof_last_bgrewrite_status:err"]).is_some());
+        assert!(told(&["aof_enabled:0"]).is_some_and(|it| it.contains("set appendonly to yes")));
+        assert!(told(&["aof_last_write_status:err"]).is_some());
+        // A rewrite of one that was whole before.
+        let rewritten = ["aof_rewrite_in_progress:1", "aof_base_size:88"];
+        assert_eq!(told(&rewritten), None);
+        let large = ["aof_rewrite_in_progress:1", "aof_current_size:67108864"];
+        assert_eq!(told(&large), None);
+    }
 }

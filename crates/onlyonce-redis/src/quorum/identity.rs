@@ -1,98 +1,50 @@
-//! Who a server is: its place, the set of servers, the set's epoch, and whether it votes. It is
-//! written into the server beside its registers, so that who lost these has lost that too.
+//! Who a server is, as its script says it.
 
 use std::time::Duration;
 
 use ::redis::Value;
-use onlyonce_quorum::Fault;
+use onlyonce_core::async_trait;
+use onlyonce_quorum::{Deed, Fault, Identity, Seat, Votes};
 
 use super::member::{Member, bytes};
+use crate::value::millis;
 
-/// What a server says of itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Identity {
-    /// Its own time, in milliseconds since 1970.
-    pub(super) now: u64,
-    pub(super) seat: String,
-    pub(super) members: String,
-    pub(super) epoch: u64,
-    pub(super) votes: Votes,
-    joined: u64,
-    longest: u64,
-    /// The highest round that it has promised for anything.
-    pub(super) round: u64,
-}
-
-/// Whether a server votes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Votes {
-    /// It has no identity: it is new, or has lost its data.
-    Nothing,
-    /// The set is being made.
-    Founding,
-    /// It joined a set that was there before.
-    Waiting,
-    Yes,
-}
-
-impl Identity {
-    pub(super) fn waited(&self) -> Duration {
-        Duration::from_millis(self.now.saturating_sub(self.joined))
+#[async_trait]
+impl Seat for Member {
+    fn name(&self) -> &str {
+        &self.seat
     }
 
-    /// The longest time that anything was kept here.
-    pub(super) fn longest(&self) -> Duration {
-        Duration::from_millis(self.longest)
-    }
-}
-
-/// What is done to an identity.
-pub(super) enum Deed<'a> {
-    Read,
-    /// Begins a set, if this server was seen without an identity at this moment of its own.
-    Found {
-        seen_at: u64,
-    },
-    /// Makes a founder a voter.
-    Seat,
-    /// Joins a set that is there.
-    Join {
-        epoch: u64,
-    },
-    /// Makes one that joined a voter.
-    Admit {
-        epoch: u64,
-        round: u64,
-    },
-    /// Raises the epoch of a server of this set, or of one that becomes this set.
-    Raise {
-        epoch: u64,
-        was: &'a str,
-    },
-}
-
-impl Member {
-    /// Does it, if it applies, and says who the server is then.
-    pub(super) async fn identify(&self, members: &str, deed: Deed<'_>) -> Result<Identity, Fault> {
-        let (verb, number, more) = match deed {
-            Deed::Read => ("read", 0, String::new()),
-            Deed::Found { seen_at } => ("found", seen_at, String::new()),
-            Deed::Seat => ("seat", 0, String::new()),
-            Deed::Join { epoch } => ("join", epoch, String::new()),
-            Deed::Admit { epoch, round } => ("admit", epoch, round.to_string()),
-            Deed::Raise { epoch, was } => ("raise", epoch, was.to_owned()),
+    async fn identify(&self, members: &str, deed: &Deed) -> Result<Identity, Fault> {
+        let (verb, number, more, joined) = match deed {
+            Deed::Read => ("read", 0, String::new(), 0),
+            Deed::Found { seen_at } => ("found", millis(*seen_at), String::new(), 0),
+            Deed::Seat => ("seat", 0, String::new(), 0),
+            Deed::Join { epoch } => ("join", *epoch, String::new(), 0),
+            Deed::Admit {
+                epoch,
+                round,
+                joined,
+            } => ("admit", *epoch, round.to_string(), millis(*joined)),
+            Deed::Raise { epoch, was } => ("raise", *epoch, was.clone(), 0),
+            Deed::Demote { epoch } => ("demote", *epoch, String::new(), 0),
         };
-        let number = number.to_string();
-        let args: [&[u8]; 5] = [
+        let (number, joined) = (number.to_string(), joined.to_string());
+        let args: [&[u8]; 6] = [
             verb.as_bytes(),
             self.seat.as_bytes(),
             members.as_bytes(),
             number.as_bytes(),
             more.as_bytes(),
+            joined.as_bytes(),
         ];
         let keys: [&[u8]; 1] = [&self.identity];
-        let told = self.run(&self.scripts.identity, &keys, &args);
-        read(&told.await?).ok_or_else(|| Fault::Away("its identity is not understood".to_owned()))
+        let told = self.run(&self.scripts.identity, &keys, &args).await?;
+        let identity = read(&told);
+        let identity =
+            identity.ok_or_else(|| Fault::Away("its identity is not understood".to_owned()))?;
+        self.heard(identity.now);
+        Ok(identity)
     }
 }
 
@@ -103,7 +55,7 @@ fn read(told: &[Value]) -> Option<Identity> {
         return None;
     };
     Some(Identity {
-        now: u64::try_from(*now).ok()?,
+        now: Duration::from_millis(u64::try_from(*now).ok()?),
         seat: text(1)?.to_owned(),
         members: text(2)?.to_owned(),
         epoch: number(3)?,
@@ -114,8 +66,9 @@ fn read(told: &[Value]) -> Option<Identity> {
             "yes" => Votes::Yes,
             _ => return None,
         },
-        joined: number(5)?,
-        longest: number(6)?,
+        joined: Duration::from_millis(number(5)?),
+        longest: Duration::from_millis(number(6)?),
         round: number(7)?,
+        cast: number(8)?,
     })
 }

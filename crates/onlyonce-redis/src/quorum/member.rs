@@ -2,16 +2,19 @@
 //! a register's questions share, so that they arrive in the order they were asked.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use ::redis::{Cmd, Pipeline, Value};
-use onlyonce_core::async_trait;
+use onlyonce_core::{Clock, SystemClock, async_trait};
 use onlyonce_quorum::{
-    Accept, Accepted, Acceptor, Bell, Cursor, Fault, Names, Prepare, Prepared, Seen,
+    Accept, Accepted, Acceptor, Bell, Cursor, Deed, Fault, Identity, Look, Names, Prepare,
+    Prepared, Seat, Seen, ServerTime, SharedEpoch,
 };
 use tokio::sync::Semaphore;
 
 use self::reply::{ballot, fault, odd, seen};
 use super::scripts::{Scripts, Step};
+use super::watch::Watch;
 use crate::dial::{Dial, To};
 use crate::ear::{Ear, Listening};
 use crate::link::Link;
@@ -21,6 +24,7 @@ use crate::url::{Servers, Settings};
 use crate::value::millis;
 
 mod reply;
+mod voting;
 
 pub(super) use self::reply::bytes;
 
@@ -33,23 +37,23 @@ const KEYS_AT_ONCE: usize = 256;
 const REFUSED: i64 = 0;
 const VOTED: i64 = 1;
 const TOLD: i64 = 2;
-const STRANGER: i64 = 3;
 
 /// The set of servers, as all of them know it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(super) struct Set {
-    pub(super) members: String,
+    pub(super) members: Arc<str>,
     /// Raised whenever a server joins: no vote from before counts together with one from after.
-    pub(super) epoch: u64,
+    pub(super) epoch: Arc<SharedEpoch>,
 }
-
-pub(super) type SharedSet = Arc<Mutex<Set>>;
 
 /// One server.
 pub(super) struct Member {
     /// Its place in the set.
     pub(super) seat: String,
-    set: SharedSet,
+    set: Set,
+    clock: SystemClock,
+    time: ServerTime,
+    pub(super) watch: Watch,
     links: Vec<Link>,
     pub(super) dial: Dial,
     ear: Ear,
@@ -67,7 +71,7 @@ impl Member {
         seat: String,
         settings: Settings,
         roots: Option<Vec<u8>>,
-        set: SharedSet,
+        set: Set,
         scripts: Arc<Scripts>,
     ) -> Option<Self> {
         let to = match &settings.servers {
@@ -80,6 +84,9 @@ impl Member {
         Some(Self {
             seat,
             set,
+            clock: SystemClock::new(),
+            time: ServerTime::default(),
+            watch: Watch::default(),
             links: links.collect(),
             ear: Ear::new(dial.clone()),
             dial,
@@ -89,6 +96,14 @@ impl Member {
             unfit: Mutex::new(Some(Fault::Away("not checked yet".to_owned()))),
             questions: Semaphore::new(QUESTIONS_MAX),
         })
+    }
+
+    /// Who it is, and whether it still is what it was.
+    pub(super) async fn look_at(&self) -> Result<Identity, Fault> {
+        let (before, asked) = (self.watch.last(), self.clock.now());
+        let identity = self.identify(&self.set.members, &Deed::Read).await?;
+        self.watch.saw(before, &identity, asked, self.clock.now());
+        Ok(identity)
     }
 
     /// Lets it vote, or not.
@@ -150,53 +165,9 @@ impl Member {
         asked.map_err(|trouble| fault(&trouble))
     }
 
-    /// Runs a script on a register, as a vote: the server checks in the same step that it may.
-    async fn vote(&self, step: &Step, key: &[u8], args: &[&[u8]]) -> Result<Vec<Value>, Fault> {
-        if let Some(unfit) = self.unfit() {
-            return Err(unfit);
-        }
-        let register = self.key(key);
-        let keys: [&[u8]; 2] = [&register, &self.identity];
-        loop {
-            let set = lock(&self.set).clone();
-            let epoch = set.epoch.to_string();
-            let mut all: Vec<&[u8]> = vec![
-                self.seat.as_bytes(),
-                set.members.as_bytes(),
-                epoch.as_bytes(),
-            ];
-            all.extend_from_slice(args);
-            let told = self.run(step, &keys, &all).await?;
-            if told.first() != Some(&Value::Int(STRANGER)) {
-                return Ok(told);
-            }
-            self.meet(&told, &set)?;
-        }
-    }
-
-    /// A server that is not as we thought: if only the epoch was raised, we follow.
-    fn meet(&self, told: &[Value], set: &Set) -> Result<(), Fault> {
-        let text = |at: usize| told.get(at).and_then(bytes).map(String::from_utf8_lossy);
-        let (seat, members) = (text(1).unwrap_or_default(), text(2).unwrap_or_default());
-        if seat.is_empty() {
-            return Err(Fault::NotAdmitted);
-        }
-        if seat != self.seat || members != set.members {
-            return Err(Fault::OtherSet(members.into_owned()));
-        }
-        if text(4).as_deref() != Some("yes") {
-            return Err(Fault::NotAdmitted);
-        }
-        let epoch = text(3).and_then(|epoch| epoch.parse::<u64>().ok());
-        match epoch {
-            Some(epoch) if epoch > set.epoch => {
-                let mut set = lock(&self.set);
-                set.epoch = set.epoch.max(epoch);
-                Ok(())
-            }
-            // It was away when the epoch was raised, and is told with the next check.
-            Some(_) | None => Err(Fault::Away("the server is not up to date yet".to_owned())),
-        }
+    /// The server's clock shows this now.
+    pub(super) fn heard(&self, date: Duration) {
+        self.time.heard(date, self.clock.now());
     }
 
     fn key(&self, name: &[u8]) -> Vec<u8> {
@@ -215,11 +186,11 @@ impl Acceptor for Member {
         };
         let only_if_new: &[u8] = if ask.only_if_new { b"1" } else { b"" };
         let args: [&[u8]; 2] = [ask.ballot.as_bytes(), only_if_new];
-        let told = self.vote(step, &ask.key, &args).await?;
+        let told = self.vote(step, &ask.key, ask.epoch, &args).await?;
         match told.first() {
             Some(Value::Int(VOTED)) => Ok(Prepared::Promised(seen(&told)?)),
             Some(Value::Int(TOLD)) => Ok(Prepared::Told(seen(&told)?)),
-            Some(Value::Int(REFUSED)) => match ballot(told.get(1))? {
+            Some(Value::Int(REFUSED)) => match ballot(told.get(2))? {
                 Some(ballot) => Ok(Prepared::Refused(ballot)),
                 None => Err(odd()),
             },
@@ -243,19 +214,20 @@ impl Acceptor for Member {
             next,
             wake,
         ];
-        let told = self.vote(step, &ask.key, &args).await?;
+        let told = self.vote(step, &ask.key, ask.epoch, &args).await?;
         match told.first() {
             Some(Value::Int(VOTED)) => Ok(Accepted::Yes),
-            Some(Value::Int(REFUSED)) => Ok(Accepted::No(ballot(told.get(1))?)),
+            Some(Value::Int(REFUSED)) => Ok(Accepted::No(ballot(told.get(2))?)),
             Some(_) | None => Err(odd()),
         }
     }
 
-    async fn look(&self, key: &Arc<[u8]>) -> Result<Seen, Fault> {
-        seen(&self.vote(&self.scripts.look, key, &[]).await?)
+    async fn look(&self, ask: &Look) -> Result<Seen, Fault> {
+        let look = &self.scripts.look;
+        seen(&self.vote(look, &ask.key, ask.epoch, &[]).await?)
     }
 
-    async fn names(&self, from: Option<Cursor>) -> Result<Names, Fault> {
+    async fn names(&self, epoch: u64, from: Option<Cursor>) -> Result<Names, Fault> {
         if let Some(unfit) = self.unfit() {
             return Err(unfit);
         }
@@ -273,6 +245,8 @@ impl Acceptor for Member {
         let [Value::BulkString(cursor), Value::Array(keys)] = &page[..] else {
             return Err(odd());
         };
+        // It had all that it voted for when it said so, if it still votes.
+        self.look(&nothing(epoch)).await?;
         let name = |key| Some(bytes(key)?.strip_prefix(&self.prefix[..])?.to_vec());
         Ok(Names {
             keys: keys.iter().filter_map(name).collect(),
@@ -289,7 +263,7 @@ impl Acceptor for Member {
     }
 
     async fn ping(&self) -> Result<(), Fault> {
-        self.look(&Arc::from(&b"ping"[..])).await.map(drop)
+        self.look(&nothing(self.set.epoch.get())).await.map(drop)
     }
 }
 
@@ -300,6 +274,12 @@ impl Bell for Rings {
     async fn rung(&mut self) {
         self.0.rung().await;
     }
+}
+
+/// A look at a register that is never there.
+fn nothing(epoch: u64) -> Look {
+    let key = Arc::from(&b"ping"[..]);
+    Look { key, epoch }
 }
 
 /// All questions about a key take the same connection.

@@ -3,15 +3,13 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use onlyonce_core::{StoreError, StoreErrorKind};
-use onlyonce_quorum::{Fault, QuorumStore};
+use onlyonce_core::StoreError;
+use onlyonce_quorum::{Deed, Fault, Identity, QuorumStore, Seat, Votes, epoch_after};
 use onlyonce_storekit::OpenError;
 
-use super::identity::{Deed, Identity, Votes};
 use super::member::Member;
 use super::url::QuorumUrl;
-use super::{NAME, RedisQuorum, Servers, Survey, refused, unsafe_now};
-use crate::lock;
+use super::{NAME, RedisQuorum, Servers, refused, unsafe_now};
 
 /// A server of a quorum, as it is found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,13 +48,13 @@ impl RedisQuorum {
     /// registers were looked at.
     pub async fn admit(&self, seat: &str) -> Result<usize, OpenError> {
         let members = &self.servers.members;
-        let member = members.iter().find(|member| member.seat == seat);
-        let Some(member) = member else {
+        let at = members.iter().position(|member| member.seat == seat);
+        let Some(at) = at else {
             let seats: Vec<_> = members.iter().map(|it| it.seat.as_str()).collect();
             let why = format!("no server is called {seat}: there are {}", seats.join(", "));
             return Err(OpenError::refused(NAME, why));
         };
-        Ok(self.servers.admit(&self.store, member).await?)
+        Ok(self.servers.admit(&self.store, at).await?)
     }
 
     /// Changes the set of servers from that of `was` to that of `url`: one may leave, and one may
@@ -77,90 +75,52 @@ impl RedisQuorum {
 }
 
 impl Servers {
-    /// Admits a server.
-    pub(super) async fn admit(
-        &self,
-        store: &QuorumStore,
-        member: &Member,
-    ) -> Result<usize, StoreError> {
+    /// Admits the server of this number.
+    pub(super) async fn admit(&self, store: &QuorumStore, at: usize) -> Result<usize, StoreError> {
         let survey = self.settle().await.map_err(unsafe_now)?;
         self.expect_majority(&survey).map_err(unsafe_now)?;
-        let epoch = self.raise(&survey).await?;
-        let registers = store.write_all_back().await?;
-        let round = self.survey().await.into_iter().flatten().map(|it| it.round);
-        let round = round.max().unwrap_or(0);
-        let members = self.set().members;
-        let deed = Deed::Admit { epoch, round };
-        let admitted = member.identify(&members, deed).await.map_err(away)?;
-        if admitted.votes != Votes::Yes {
-            return Err(away(Fault::NotAdmitted));
-        }
+        let registers = self.admission().admit(store, at, &survey).await?;
         self.settle().await.map_err(unsafe_now)?;
         tracing::warn!(
             target: "onlyonce",
             event = "idempotency.storage.admitted",
             store = NAME,
-            server = %member.seat,
+            server = %self.members[at].seat,
             registers,
             "a server of the quorum was admitted and votes"
         );
         Ok(registers)
     }
 
-    /// Raises the epoch on a majority: no vote of before counts from then on.
-    async fn raise(&self, survey: &Survey) -> Result<u64, StoreError> {
-        let set = self.set();
-        let epoch = set.epoch + 1;
-        let both = self.members.iter().zip(survey);
-        let raised = both.filter_map(|(member, found)| {
-            let was = set.members.as_str();
-            found.as_ref().ok()?;
-            Some(member.identify(was, Deed::Raise { epoch, was }))
-        });
-        let raised = join_all(raised).await;
-        let is_raised = |it: &&Identity| it.epoch == epoch && it.votes == Votes::Yes;
-        let voters = raised.iter().flatten().filter(is_raised).count();
-        if voters < self.majority() {
-            let why = format!("{voters} servers follow to the next epoch, too few");
-            return Err(away(Fault::Away(why)));
-        }
-        let mut set = lock(&self.set);
-        set.epoch = set.epoch.max(epoch);
-        Ok(epoch)
-    }
-
     /// Admits servers that have waited for as long as anything is kept that they can have voted on.
     pub(super) async fn admit_who_waited(&self, store: &QuorumStore) -> Result<(), StoreError> {
-        let survey = self.survey().await;
-        let voters = survey.iter().flatten().filter(|it| it.votes == Votes::Yes);
-        let longest = voters.map(Identity::longest).max().unwrap_or_default();
-        for (member, found) in self.members.iter().zip(&survey) {
-            let Ok(identity) = found else { continue };
-            if identity.votes == Votes::Waiting && identity.waited() > longest {
-                self.admit(store, member).await?;
-            }
+        let admission = self.admission();
+        for at in admission.overdue(&admission.survey().await) {
+            self.admit(store, at).await?;
         }
         Ok(())
     }
 
     /// Makes servers of the old set servers of this one.
     async fn become_set(&self, old: &str, stay: &[&str]) -> Result<(), OpenError> {
-        let set = self.set();
+        let members = &*self.set.members;
         let staying = self.members.iter().filter(|it| stay.contains(&&*it.seat));
         let staying: Vec<_> = staying.collect();
         let mut epoch = 0;
-        let looks = staying.iter().map(|it| it.identify(old, Deed::Read));
+        let looks = staying.iter().map(|it| it.identify(old, &Deed::Read));
         for (member, found) in staying.iter().zip(join_all(looks).await) {
             let identity = found.map_err(|fault| refused(member, &fault))?;
-            let is_known = identity.members == old || identity.members == set.members;
+            let is_known = identity.members == old || identity.members == members;
             if !is_known || identity.votes != Votes::Yes {
                 let fault = Fault::OtherSet(identity.members);
                 return Err(refused(member, &fault));
             }
-            epoch = epoch.max(identity.epoch + 1);
+            epoch = epoch.max(identity.epoch);
         }
-        let deed = || Deed::Raise { epoch, was: old };
-        let raised = staying.iter().map(|it| it.identify(&set.members, deed()));
+        let epoch = epoch_after(epoch, &self.entropy);
+        let was = old.to_owned();
+        let deed = Deed::Raise { epoch, was };
+        let raised = staying.iter().map(|it| it.identify(members, &deed));
         for (member, raised) in staying.iter().zip(join_all(raised).await) {
             raised.map_err(|fault| refused(member, &fault))?;
         }
@@ -186,8 +146,4 @@ fn told(member: &Member, found: &Result<Identity, Fault>) -> QuorumMember {
 fn common<'a>(old: &'a str, new: &str) -> Vec<&'a str> {
     let new: Vec<_> = new.split(',').collect();
     old.split(',').filter(|seat| new.contains(seat)).collect()
-}
-
-fn away(fault: Fault) -> StoreError {
-    StoreError::new(NAME, StoreErrorKind::Unavailable).caused_by(fault)
 }

@@ -1,16 +1,16 @@
 //! The scripts against the model of an acceptor: the same questions, the same answers.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use onlyonce_core::{Entropy, OsEntropy};
 use onlyonce_quorum::{
-    Accept, Acceptor, Ballot, FLOOR_EVERY, Model, PROMISE_KEPT, Prepare, Prepared, Seen,
+    Accept, Acceptor, Ballot, Deed, EPOCH_FIRST, FLOOR_EVERY, Look, Model, ModelServer,
+    PROMISE_KEPT, Prepare, Prepared, Seat, Seen, Votes,
 };
 use onlyonce_testkit::servers::{Redis, RedisOptions, Server};
 
-use super::identity::Deed;
 use super::member::{Member, Set};
 use super::scripts::Scripts;
 use crate::url::Settings;
@@ -20,17 +20,16 @@ const KEYS: u8 = 5;
 
 async fn member(redis: &Redis) -> Member {
     let set = Set {
-        members: "here".to_owned(),
-        epoch: 1,
+        members: "here".into(),
+        epoch: Arc::default(),
     };
     let settings = Settings::of(&redis.url()).unwrap();
-    let set = Arc::new(Mutex::new(set));
     let scripts = Arc::new(Scripts::new());
     let member = Member::new("here".to_owned(), settings, None, set, scripts).unwrap();
-    let now = member.identify("here", Deed::Read).await.unwrap().now;
+    let now = member.identify("here", &Deed::Read).await.unwrap().now;
     let found = Deed::Found { seen_at: now };
-    member.identify("here", found).await.unwrap();
-    member.identify("here", Deed::Seat).await.unwrap();
+    member.identify("here", &found).await.unwrap();
+    member.identify("here", &Deed::Seat).await.unwrap();
     member.judge(None);
     member
 }
@@ -59,6 +58,13 @@ fn told(prepared: Prepared) -> Said {
             Said::Told(promised, accepted)
         }
         Prepared::Refused(ballot) => Said::Refused(ballot),
+    }
+}
+
+fn look(key: &Arc<[u8]>) -> Look {
+    Look {
+        key: Arc::clone(key),
+        epoch: EPOCH_FIRST,
     }
 }
 
@@ -96,6 +102,7 @@ async fn the_scripts_and_the_model_give_the_same_answers() {
             let ask = Prepare {
                 key,
                 ballot,
+                epoch: EPOCH_FIRST,
                 only_if_new,
                 may_be_full,
             };
@@ -111,6 +118,7 @@ async fn the_scripts_and_the_model_give_the_same_answers() {
             let ask = Accept {
                 key: Arc::clone(&key),
                 ballot,
+                epoch: EPOCH_FIRST,
                 value: Bytes::from(vec![roll(u8::MAX); usize::from(roll(9))]),
                 keep_for: (roll(4) > 0).then_some(Duration::from_secs(3600)),
                 next,
@@ -120,7 +128,7 @@ async fn the_scripts_and_the_model_give_the_same_answers() {
             let (real, modelled) = (member.accept(&ask).await.unwrap(), model.accept(&ask, now));
             accepted += usize::from(modelled == onlyonce_quorum::Accepted::Yes);
             assert_eq!(real, modelled, "question {nth}: {ask:?}");
-            let real = timeless(member.look(&key).await.unwrap());
+            let real = timeless(member.look(&look(&key)).await.unwrap());
             assert_eq!(
                 real,
                 timeless(model.look(&key, now)),
@@ -141,6 +149,7 @@ async fn the_scripts_and_the_model_give_the_same_answers() {
     let ask = Prepare {
         key: Arc::from(&b"new"[..]),
         ballot: Ballot::after(None, &entropy),
+        epoch: EPOCH_FIRST,
         only_if_new: false,
         may_be_full: false,
     };
@@ -158,10 +167,53 @@ async fn a_server_without_its_identity_does_not_vote() {
     let redis = Redis::start(RedisOptions::default()).unwrap();
     let member = member(&redis).await;
     let key: Arc<[u8]> = Arc::from(&b"key"[..]);
-    member.look(&key).await.unwrap();
+    member.look(&look(&key)).await.unwrap();
 
     redis.cli(&["FLUSHALL"]).unwrap();
 
-    let fault = member.look(&key).await.unwrap_err();
+    let fault = member.look(&look(&key)).await.unwrap_err();
     assert_eq!(fault, onlyonce_quorum::Fault::NotAdmitted);
+}
+
+/// Who a server is, and who it becomes: by its script, and by the model of it.
+#[tokio::test]
+async fn the_script_and_the_model_of_an_identity_give_the_same_answers() {
+    let redis = Redis::start(RedisOptions::default()).unwrap();
+    let (member, mut model) = (member(&redis).await, ModelServer::default());
+    redis.cli(&["FLUSHALL"]).unwrap();
+    let mut roll = dice();
+    let (mut joined, mut seen_at) = (Duration::ZERO, Duration::ZERO);
+    let mut voted = 0;
+
+    for nth in 0..QUESTIONS {
+        if roll(100) == 0 {
+            redis.cli(&["FLUSHALL"]).unwrap();
+            model = ModelServer::default();
+        }
+        let epoch = u64::from(roll(6));
+        let deed = match roll(7) {
+            0 => Deed::Read,
+            1 => Deed::Found { seen_at },
+            2 => Deed::Seat,
+            3 => Deed::Join { epoch },
+            4 => Deed::Admit {
+                epoch,
+                round: u64::from(roll(9)),
+                joined: [joined, seen_at][usize::from(roll(2))],
+            },
+            5 => Deed::Raise {
+                epoch,
+                was: ["here", "there"][usize::from(roll(2))].to_owned(),
+            },
+            _ => Deed::Demote { epoch },
+        };
+        let members = ["here", "here", "there"][usize::from(roll(3))];
+        let real = member.identify(members, &deed).await.unwrap();
+        let modelled = model.identify("here", members, &deed, real.now);
+        assert_eq!(real, modelled, "deed {nth}: {deed:?}");
+        (joined, seen_at) = (real.joined, real.now);
+        voted += usize::from(real.votes == Votes::Yes);
+    }
+
+    assert!(voted > 100, "{voted}");
 }

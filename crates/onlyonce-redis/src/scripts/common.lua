@@ -68,6 +68,11 @@ local function lapsed(r)
   return left(r) <= r.tail + r.early
 end
 
+-- Whether its outcome is in doubt: what an operator may settle.
+local function in_doubt(r)
+  return r.state == 'U' or r.state == 'P' and lapsed(r)
+end
+
 -- Drops the graves that are due.
 local function tend_graves(r, now)
   local kept, last = {}, 0

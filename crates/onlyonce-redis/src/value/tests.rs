@@ -11,6 +11,7 @@ fn claim() -> Claim {
         fingerprint: Fingerprint::new(7, [2; 32]),
         token: Token::from_bytes([3; Token::BYTES]),
         on_lapse: OnLapse::Hold,
+        must_last: false,
         lease_for: Duration::from_millis(5),
         keep_for: Duration::from_millis(258),
         meta: Arc::new(Meta {

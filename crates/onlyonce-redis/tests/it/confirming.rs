@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use onlyonce_core::{Claim, Claimed, Completed, Lease, Store, StoreError};
+use onlyonce_core::{Claim, Claimed, Completed, Lease, Operate as _, Store, StoreError};
 use onlyonce_redis::RedisStore;
 use onlyonce_testkit::servers::{
     Redis, RedisCluster, RedisClusterOptions, RedisSentinel, RedisSentinelOptions, Server,
@@ -62,6 +62,11 @@ impl CutOff {
         let (waiting, late) = (&self.waiting, answer("late"));
         for _ in 0..3 {
             is_unconfirmed(waiting.claim(&rival(&self.finished)).await);
+            let told = waiting.get_durable(&self.finished.slot).await;
+            is_unconfirmed(told);
+            // Operators see what there is.
+            let shown = waiting.get(&self.finished.slot).await.unwrap();
+            assert!(shown.is_some_and(|it| it.response().is_some()));
             is_unconfirmed(waiting.claim(&self.new).await);
             is_unconfirmed(waiting.complete(&self.running, &late, LONG).await);
         }
@@ -75,6 +80,8 @@ impl CutOff {
             replayed(waiting, &self.finished).await,
             b"on the master alone"
         );
+        let told = waiting.get_durable(&self.finished.slot).await.unwrap();
+        assert!(told.is_some_and(|it| it.response().is_some()));
         let claimed = waiting.claim(&self.new).await.unwrap();
         assert!(matches!(claimed, Claimed::Granted { .. }), "{claimed:?}");
         let completed = waiting.complete(&self.running, &late, LONG).await;

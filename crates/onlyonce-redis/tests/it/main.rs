@@ -45,6 +45,7 @@ mod covering;
 mod equal;
 mod evicting;
 mod failover;
+mod flushing;
 mod foreign;
 mod full;
 mod graves;

@@ -89,13 +89,12 @@ impl Operate for MySqlStore {
         let resolved = self.server.step(slot, |held, now| {
             held.entry.resolve(response, keep_for, now)
         });
-        match resolved.await? {
-            Stepped::Took(resolved) => Ok(resolved),
-            Stepped::Locked(held, now) => Ok(match held.entry.get(now) {
-                Some(record) => Resolved::Found(alive(record)),
-                None => Resolved::Absent,
-            }),
-        }
+        Ok(settled(resolved.await?))
+    }
+
+    async fn discard(&self, slot: &Slot) -> Result<Resolved, StoreError> {
+        let discarded = self.server.step(slot, |held, now| held.entry.discard(now));
+        Ok(settled(discarded.await?))
     }
 
     async fn sweep(&self, records_max: usize) -> Result<usize, StoreError> {
@@ -349,5 +348,16 @@ impl MySqlStore {
             }
         }
         Ok(numbers)
+    }
+}
+
+/// What came of a step on an outcome in doubt. A record in the hands of a transaction is not in doubt.
+fn settled(stepped: Stepped<Resolved>) -> Resolved {
+    match stepped {
+        Stepped::Took(resolved) => resolved,
+        Stepped::Locked(held, now) => match held.entry.get(now) {
+            Some(record) => Resolved::Found(alive(record)),
+            None => Resolved::Absent,
+        },
     }
 }

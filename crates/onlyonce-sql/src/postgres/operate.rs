@@ -62,6 +62,33 @@ impl PostgresStore {
             .collect()
     }
 
+    /// Runs a statement on an outcome in doubt, which finds out whether it is one.
+    async fn settles(
+        &self,
+        slot: &Slot,
+        what: &Statement,
+        args: &Arc<[Arg]>,
+    ) -> Result<Resolved, StoreError> {
+        for _ in 0..REPEATS_MAX {
+            let rows = self.soon(what, Arc::clone(args)).await?;
+            let Some(row) = rows.first() else {
+                // Somebody has it in their hands.
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            };
+            let verdict: &str = column(row, "verdict")?;
+            return match verdict {
+                "S" => {
+                    self.server.settled(*slot);
+                    Ok(Resolved::Stored)
+                }
+                "F" => Ok(Resolved::Found(record(row)?)),
+                _ => Ok(Resolved::Absent),
+            };
+        }
+        Err(Trouble::locked().into())
+    }
+
     async fn soon(
         &self,
         what: &Statement,
@@ -122,6 +149,13 @@ impl Operate for PostgresStore {
         rows.first().map(record).transpose()
     }
 
+    async fn get_durable(&self, slot: &Slot) -> Result<Option<Record>, StoreError> {
+        let rows = self
+            .soon(&self.server.statements.get_durable, [address(slot)])
+            .await?;
+        rows.first().map(record).transpose()
+    }
+
     async fn list(&self, filter: &Filter, page: &Page) -> Result<Vec<(Slot, Record)>, StoreError> {
         let after = page.after.map(|slot| slot.as_bytes().to_vec());
         let after = after.unwrap_or_default();
@@ -170,25 +204,14 @@ impl Operate for PostgresStore {
             Arg::Bytes(codec::encode_response(response)),
             Arg::Int(micros(keep_for)),
         ]);
-        for _ in 0..REPEATS_MAX {
-            let resolve = &self.server.statements.resolve;
-            let rows = self.soon(resolve, Arc::clone(&args)).await?;
-            let Some(row) = rows.first() else {
-                // Somebody has it in their hands.
-                tokio::time::sleep(PAUSE).await;
-                continue;
-            };
-            let verdict: &str = column(row, "verdict")?;
-            return match verdict {
-                "S" => {
-                    self.server.settled(*slot);
-                    Ok(Resolved::Stored)
-                }
-                "F" => Ok(Resolved::Found(record(row)?)),
-                _ => Ok(Resolved::Absent),
-            };
-        }
-        Err(Trouble::locked().into())
+        self.settles(slot, &self.server.statements.resolve, &args)
+            .await
+    }
+
+    async fn discard(&self, slot: &Slot) -> Result<Resolved, StoreError> {
+        let args: Arc<[Arg]> = Arc::new([address(slot)]);
+        self.settles(slot, &self.server.statements.discard, &args)
+            .await
     }
 
     async fn sweep(&self, records_max: usize) -> Result<usize, StoreError> {

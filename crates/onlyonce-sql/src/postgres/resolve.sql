@@ -1,5 +1,6 @@
 -- An operator settles a record whose outcome is unknown or whose lease lapsed, and no other: M. F has
--- another state, A is absent.
+-- another state, A is absent. How long nothing runs twice was promised with the claim, and is not
+-- shortened.
 WITH v AS MATERIALIZED (
     SELECT $1::bytea AS slot, $2::text AS state, $3::bytea AS response, $4::int8 AS keep,
            clock_timestamp() AS now
@@ -30,7 +31,7 @@ done AS (
         state = v.state::"char",
         response = v.response,
         completed_at = v.now,
-        expires_at = v.now + v.keep * {us}
+        expires_at = GREATEST(r.expires_at, v.now + v.keep * {us})
     FROM mine AS v WHERE r.slot = v.slot
     RETURNING r.slot
 )

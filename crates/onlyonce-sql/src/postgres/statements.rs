@@ -24,11 +24,13 @@ pub(super) struct Statements {
     pub(super) release: Statement,
     pub(super) look: Statement,
     pub(super) get: Statement,
+    pub(super) get_durable: Statement,
     pub(super) list: Statement,
     pub(super) newest: Statement,
     pub(super) forget: Statement,
     pub(super) extend: Statement,
     pub(super) resolve: Statement,
+    pub(super) discard: Statement,
     pub(super) sweep: Statement,
     pub(super) sweep_ended: Statement,
     pub(super) stats: Statement,
@@ -43,7 +45,7 @@ pub(super) struct Statements {
 const GRAVES_MAX: usize = 64;
 
 /// What stands in braces in the texts. A later line may be used by an earlier one.
-const WORDS: [(&str, &str); 19] = [
+const WORDS: [(&str, &str); 20] = [
     ("record", RECORD),
     ("columns", COLUMNS),
     ("carried", CARRIED),
@@ -86,6 +88,12 @@ const WORDS: [(&str, &str); 19] = [
     ),
     ("locked", "NOT pg_try_advisory_xact_lock_shared({key})"),
     ("key", KEY),
+    // What is left of a record that is forgotten: its dead tokens.
+    (
+        "forgotten",
+        "state = 'R', expires_at = GREATEST(r.dead_until, v.now), completed_at = NULL,
+            operation = '', actor = NULL, hint = '', meta = '', response = NULL",
+    ),
     ("promise", PROMISE),
     ("synchronous", SYNCHRONOUS),
     ("us", "interval '1 microsecond'"),
@@ -119,8 +127,7 @@ const PROMISE: &str = "promise AS MATERIALIZED (
 const SYNCHRONOUS: &str = "current_setting('synchronous_standby_names') <> ''
         AND current_setting('synchronous_commit') NOT IN ('off', 'local')";
 
-const FORGET: &str = "UPDATE {table} SET state = 'R', expires_at = GREATEST(dead_until, now),
-        completed_at = NULL, operation = '', actor = NULL, hint = '', meta = '', response = NULL
+const FORGET: &str = "UPDATE {table} AS r SET {forgotten}
     FROM (SELECT clock_timestamp() AS now OFFSET 0) AS v
     WHERE slot = $1::bytea AND expires_at > now AND state <> 'R'
     RETURNING slot";
@@ -181,11 +188,13 @@ impl Statements {
             release: statement(include_str!("release.sql")),
             look: statement(include_str!("look.sql")),
             get: statement(include_str!("get.sql")),
+            get_durable: statement(include_str!("get_durable.sql")),
             list: statement(include_str!("list.sql")),
             newest: statement(include_str!("newest.sql")),
             forget: statement(FORGET),
             extend: once(EXTEND),
             resolve: statement(include_str!("resolve.sql")),
+            discard: statement(include_str!("discard.sql")),
             sweep: statement(&sweep.replace("{told}", SWEPT)),
             sweep_ended: statement(&sweep.replace("{told}", &ended())),
             stats: statement(STATS),

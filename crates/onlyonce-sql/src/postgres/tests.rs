@@ -6,7 +6,7 @@ use super::arg::{Arg, inline};
 use super::statements::{Statement, Statements};
 use crate::shared::Table;
 
-fn all(statements: &Statements) -> [&Statement; 19] {
+fn all(statements: &Statements) -> [&Statement; 20] {
     [
         &statements.claim,
         &statements.renew,
@@ -16,10 +16,12 @@ fn all(statements: &Statements) -> [&Statement; 19] {
         &statements.release,
         &statements.look,
         &statements.get,
+        &statements.get_durable,
         &statements.list,
         &statements.forget,
         &statements.extend,
         &statements.resolve,
+        &statements.discard,
         &statements.sweep,
         &statements.stats,
         &statements.ping,

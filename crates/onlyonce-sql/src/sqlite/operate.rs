@@ -91,6 +91,10 @@ impl Operate for SqliteStore {
         .await
     }
 
+    async fn discard(&self, slot: &Slot) -> Result<Resolved, StoreError> {
+        self.step(*slot, |held, now| held.entry.discard(now)).await
+    }
+
     async fn sweep(&self, records_max: usize) -> Result<usize, StoreError> {
         drop(self.writer.replaced.take());
         let is_record = |row: &SqliteRow, _| row.try_get::<bool, _>(0);

@@ -22,6 +22,7 @@ pub(crate) fn fresh() -> Claim {
         fingerprint: Fingerprint::new(Fingerprint::RECIPE, [1; 32]),
         token: Token::generate(&OsEntropy::new()),
         on_lapse: OnLapse::Rerun,
+        must_last: false,
         lease_for: LONG,
         keep_for: LONG,
         meta: meta("POST /payments"),

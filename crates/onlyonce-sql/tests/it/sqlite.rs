@@ -48,4 +48,5 @@ mod crashing;
 mod losing;
 mod opening;
 mod sharing;
+mod stepping;
 mod within;

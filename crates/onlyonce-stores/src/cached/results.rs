@@ -17,8 +17,8 @@ use crate::wrap::lock;
 use super::{AGE_MAX, compact};
 
 const SHARES: usize = 64;
-/// What an entry takes besides its answer, near enough.
-const ENTRY_BYTES: u64 = 512;
+/// What an entry takes in the cache's tables, with the traces of those that left and room to grow.
+const PLACE_BYTES: usize = 160;
 /// How many claims of a share are known at most: some are of processes' tasks that never complete them.
 const GRANTED_MAX: usize = 1024;
 
@@ -36,18 +36,18 @@ pub struct CacheTally {
 }
 
 pub(super) struct Results {
-    cache: Cache<Slot, Entry, Weight, BuildHasherDefault<SlotHasher>>,
+    cache: Cache<Slot, Arc<Entry>, Weight, BuildHasherDefault<SlotHasher>>,
     shares: [Mutex<Share>; SHARES],
     hits: AtomicU64,
     misses: AtomicU64,
 }
 
-/// A share of the slots. Whoever remembers or forgets one of them holds its lock.
+/// A share of the slots. Remembering or forgetting one of them takes its lock.
 #[derive(Default)]
 struct Share {
     /// Goes up with every change: an answer to a question from before is worth nothing.
     generation: u64,
-    /// A change was sent whose end nobody knows; the store may do it at any time from now on. An
+    /// A change was sent whose outcome is unknown; the store may do it at any time from now on. An
     /// entry of this share counts as one of a store that others use too.
     is_doubtful: bool,
     /// Claims of this process that it has not completed yet.
@@ -61,7 +61,7 @@ pub(super) struct Granted {
     meta: Arc<Meta>,
 }
 
-#[derive(Clone)]
+/// Behind a pointer: the cache has places for more than are remembered.
 struct Entry {
     record: Record,
     /// When the question was sent that this answered.
@@ -123,7 +123,7 @@ impl Results {
         let is_fresh = age < self.age_max(slot, age_max) && !keep_left.is_zero();
         is_fresh.then_some(Record {
             keep_left,
-            ..entry.record
+            ..entry.record.clone()
         })
     }
 
@@ -145,10 +145,10 @@ impl Results {
             State::Done(_) | State::Failed(_) => {}
             State::Pending { .. } | State::Unknown => return,
         }
-        let entry = Entry {
+        let entry = Arc::new(Entry {
             record: compact::record(record),
             sent: reading.sent,
-        };
+        });
         let share = lock(self.share(&reading.slot));
         if share.generation == reading.generation {
             self.cache.insert(reading.slot, entry);
@@ -254,10 +254,13 @@ struct Weight {
     least: u64,
 }
 
-impl Weighter<Slot, Entry> for Weight {
-    fn weight(&self, _: &Slot, entry: &Entry) -> u64 {
-        let answer = entry.record.response().map_or(0, |it| it.bytes());
-        let bytes = u64::try_from(answer).unwrap_or(u64::MAX / 2);
-        bytes.saturating_add(ENTRY_BYTES).max(self.least)
+impl Weighter<Slot, Arc<Entry>> for Weight {
+    fn weight(&self, _: &Slot, entry: &Arc<Entry>) -> u64 {
+        let own = compact::heap(2 * size_of::<usize>() + size_of::<Entry>());
+        let bytes = PLACE_BYTES + own + compact::bytes(&entry.record);
+        u64::try_from(bytes).unwrap_or(u64::MAX / 2).max(self.least)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -293,7 +293,7 @@ impl Breaker {
         !is_closed && !std::mem::replace(&mut standing.is_probed, true)
     }
 
-    /// Whether whoever probes has to go on.
+    /// Whether the probing task has to go on.
     pub(super) fn still_wants_probe(&self) -> bool {
         let mut standing = self.standing();
         standing.is_probed = !matches!(standing.phase, Phase::Closed { .. });

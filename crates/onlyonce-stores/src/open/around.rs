@@ -1,5 +1,5 @@
 //! What a URL puts around its store, and the one order in which it goes: from the outside in
-//! `Cached(Tiered(quick, Guarded(Sealed(store))))`, each only where the URL asks for it. What watches
+//! `Cached(Tiered(quick, Guarded(Sealed(store))))`, with `Compressed` where a seal would be, each only where the URL asks for it. What watches
 //! a store goes around all of that: `Guarded(Metered(…))`. What is remembered needs no closed
 //! breaker even so: [`recall`](onlyonce_core::Store::recall) passes it.
 
@@ -16,7 +16,7 @@ const TIER_TIMEOUT: Duration = Duration::from_millis(250);
 /// Copies are kept apart from records, also on one server.
 const TIER_PREFIX: &str = "onlyonce-tier";
 /// What an entry of a cache takes at least, for the number of entries that fit.
-const ENTRY_BYTES_MIN: u64 = 1024;
+const ENTRY_BYTES_MIN: u64 = 768;
 /// A folder's cache, unless the URL says otherwise. Nobody else uses the folder: it costs memory only.
 const FOLDER_CACHE_BYTES: u64 = 64 << 20;
 
@@ -31,6 +31,8 @@ pub(super) struct Around {
     pub(super) cache: Option<u64>,
     /// The URL of the tier.
     pub(super) tier: Option<String>,
+    /// Whether answers are compressed; what is sealed is in any case.
+    pub(super) compressed: bool,
 }
 
 impl Around {
@@ -51,6 +53,9 @@ impl Around {
                 (given, _) => given,
             },
             tier: options.take("tier"),
+            compressed: options
+                .parse("compressed", "true or false")?
+                .unwrap_or(false),
         };
         options.finish()?;
         around.check(backend)?;
@@ -115,10 +120,10 @@ impl Around {
         store: Arc<dyn Store>,
         backend: &'static str,
     ) -> Result<Arc<dyn Store>, OpenError> {
-        let mut store = self.seal(store, backend).await?;
+        let mut store = self.compress(self.seal(store, backend).await?)?;
         if let Some(tier) = &self.tier {
             let quick = super::bare(&tier_url(tier)?).await?;
-            let quick = self.seal(quick, "redis").await?;
+            let quick = self.compress(self.seal(quick, "redis").await?)?;
             let quick = Guarded::new(quick).timeout(TIER_TIMEOUT).named("tier");
             let durable = Guarded::new(store).named(backend);
             store = Arc::new(Tiered::new(Arc::new(quick), Arc::new(durable)));
@@ -136,6 +141,25 @@ impl Around {
             });
         }
         Ok(store)
+    }
+
+    #[cfg(feature = "compressed")]
+    fn compress(&self, store: Arc<dyn Store>) -> Result<Arc<dyn Store>, OpenError> {
+        Ok(if self.compressed && self.sealed.is_none() {
+            Arc::new(crate::Compressed::new(store))
+        } else {
+            store
+        })
+    }
+
+    #[cfg(not(feature = "compressed"))]
+    fn compress(&self, store: Arc<dyn Store>) -> Result<Arc<dyn Store>, OpenError> {
+        if !self.compressed {
+            return Ok(store);
+        }
+        let why =
+            "compressing is not part of this build: enable the feature `compressed` of onlyonce";
+        Err(OpenError::option("compressed", why))
     }
 
     #[cfg(feature = "sealed")]

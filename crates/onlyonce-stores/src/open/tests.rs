@@ -54,6 +54,11 @@ fn an_address_is_shown_without_anything_that_may_be_a_password() {
         ("postgres://user:s3@cret@[::1]:1/db", Some("[::1]:1")),
         ("redis+cluster://:s3cret@a:1,b:2", Some("a:1,b:2")),
         ("postgres://user:s3cret@/db?host=/run", None),
+        (
+            "postgres://user:s3cret@db:1/shop?tier=redis://:s3cret@quick:2&cache=1MiB",
+            Some("db:1"),
+        ),
+        ("postgres://db/shop?tier=redis://:s3cret@quick", Some("db")),
         ("file:./data", None),
     ] {
         assert_eq!(address(url).as_deref(), shown, "{url}");

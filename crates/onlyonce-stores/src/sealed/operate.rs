@@ -20,6 +20,11 @@ impl Operate for Sealed {
         found.map(|it| self.opened(slot, None, it)).transpose()
     }
 
+    async fn get_durable(&self, slot: &Slot) -> Result<Option<Record>, StoreError> {
+        let found = operators(&*self.inner, NAME)?.get_durable(slot).await?;
+        found.map(|it| self.opened(slot, None, it)).transpose()
+    }
+
     async fn list(&self, filter: &Filter, page: &Page) -> Result<Vec<(Slot, Record)>, StoreError> {
         let found = operators(&*self.inner, NAME)?.list(filter, page).await?;
         self.all_opened(found)
@@ -61,6 +66,13 @@ impl Operate for Sealed {
                 }
                 Ok(_) | Err(_) => Ok(Resolved::Stored),
             },
+        }
+    }
+
+    async fn discard(&self, slot: &Slot) -> Result<Resolved, StoreError> {
+        match operators(&*self.inner, NAME)?.discard(slot).await? {
+            Resolved::Found(record) => Ok(Resolved::Found(self.opened(slot, None, record)?)),
+            done @ (Resolved::Stored | Resolved::Absent) => Ok(done),
         }
     }
 

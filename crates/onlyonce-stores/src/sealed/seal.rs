@@ -3,10 +3,11 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use onlyonce_core::{Entropy, Fingerprint, Response, Slot, Token, codec};
 use thiserror::Error;
+
+use crate::packed::{pack, unpack};
 
 use super::cipher::{NONCE_BYTES, TAG_BYTES};
 use super::ring::{KeyRing, is_key_id};
@@ -15,10 +16,6 @@ use super::ring_key::RingKey;
 /// The header of a sealed answer. Never sent: the answer it marks is opened or refused.
 const MARK: HeaderName = HeaderName::from_static("onlyonce-sealed");
 const VERSION: &str = "1";
-/// A fast level: answers are small, and a request waits.
-const ZSTD_LEVEL: i32 = 1;
-/// More than this is not compressed, and nothing is decompressed into more than this.
-const UNPACKED_BYTES_MAX: usize = 64 << 20;
 
 /// Why a stored answer could not be opened: the source of an error of kind `Corrupt`.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -237,24 +234,6 @@ fn is_outside_of(sealed: &Response, response: &Response) -> bool {
         && sealed.took == response.took
         && sealed.trailers.is_none()
         && sealed.resource.is_none()
-}
-
-/// The compressed form, if it is wanted and smaller.
-fn pack(plain: &[u8], compress_above: usize) -> Option<Vec<u8>> {
-    if plain.len() <= compress_above || plain.len() > UNPACKED_BYTES_MAX {
-        return None;
-    }
-    let packed = zstd::bulk::compress(plain, ZSTD_LEVEL).ok()?;
-    (packed.len() < plain.len()).then_some(packed)
-}
-
-fn unpack(content: Vec<u8>, is_packed: bool) -> Option<Response> {
-    let plain = if is_packed {
-        zstd::bulk::decompress(&content, UNPACKED_BYTES_MAX).ok()?
-    } else {
-        content
-    };
-    codec::decode_response(&Bytes::from(plain)).ok()
 }
 
 #[cfg(test)]

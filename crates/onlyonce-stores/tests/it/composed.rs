@@ -73,6 +73,24 @@ mod sqlite_sealed_cached {
     );
 }
 
+mod redis_compressed {
+    use super::*;
+    onlyonce_testkit::conformance_suite!(
+        UrlBed::open(
+            "redis",
+            &format!("{}?prefix=UNIQUE&compressed=true", shared(Shared::Redis))
+        )
+        .await
+    );
+}
+
+mod file_compressed {
+    use super::*;
+    onlyonce_testkit::conformance_suite!(
+        UrlBed::open("file", "file:PLACE/records?sealed=false&compressed=true").await
+    );
+}
+
 mod redis_sealed_cached {
     use super::*;
     onlyonce_testkit::conformance_suite!(

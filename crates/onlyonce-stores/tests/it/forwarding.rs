@@ -6,7 +6,8 @@ use std::time::Duration;
 use onlyonce_core::operate::{Connections, Filter, Newest, Page, Resolved, Stats, Swept};
 use onlyonce_core::{
     Claim, Claimed, Completed, Fingerprint, Lease, MemoryStore, Operate, OsEntropy, Record,
-    Release, Released, Renewed, Replay, Response, Slot, Store, StoreError, Token, async_trait,
+    Release, Released, Renewed, Replay, Response, Slot, Store, StoreError, StoreErrorKind, Token,
+    async_trait,
 };
 use onlyonce_stores::{Cached, Guarded, KeyRing, Metered, Sealed};
 
@@ -20,9 +21,17 @@ const CONNECTIONS: Connections = Connections {
 const BYTES_MAX: usize = 1 << 20;
 /// More than there is to sweep.
 const SWEPT_MORE: usize = 11;
+/// Replays of a record that was asked for as one that callers are told of.
+const DURABLE: u64 = 13;
 
 /// The memory store, with what only stores on servers have.
-struct Server(MemoryStore);
+struct Server(MemoryStore, Stands);
+
+#[derive(Clone, Copy)]
+enum Stands {
+    Yes,
+    HasEnded,
+}
 
 #[async_trait]
 #[deny(clippy::missing_trait_methods)]
@@ -61,6 +70,13 @@ impl Store for Server {
         self.0.recall(slot, fingerprint)
     }
 
+    fn check(&self) -> Result<(), StoreError> {
+        match self.1 {
+            Stands::Yes => Ok(()),
+            Stands::HasEnded => Err(StoreError::new("server", StoreErrorKind::Unavailable)),
+        }
+    }
+
     fn response_bytes_max(&self) -> Option<usize> {
         Some(BYTES_MAX)
     }
@@ -75,6 +91,15 @@ impl Store for Server {
 impl Operate for Server {
     async fn get(&self, slot: &Slot) -> Result<Option<Record>, StoreError> {
         self.0.get(slot).await
+    }
+
+    /// Whatever is told to callers was asked for as such.
+    async fn get_durable(&self, slot: &Slot) -> Result<Option<Record>, StoreError> {
+        let found = self.0.get(slot).await?;
+        Ok(found.map(|record| Record {
+            replays: DURABLE,
+            ..record
+        }))
     }
 
     async fn list(&self, filter: &Filter, page: &Page) -> Result<Vec<(Slot, Record)>, StoreError> {
@@ -104,6 +129,10 @@ impl Operate for Server {
         keep_for: Duration,
     ) -> Result<Resolved, StoreError> {
         self.0.resolve(slot, response, keep_for).await
+    }
+
+    async fn discard(&self, slot: &Slot) -> Result<Resolved, StoreError> {
+        self.0.discard(slot).await
     }
 
     async fn sweep(&self, records_max: usize) -> Result<usize, StoreError> {
@@ -166,11 +195,16 @@ impl Operate for Server {
     }
 }
 
-fn server() -> Arc<dyn Store> {
-    Arc::new(Server(MemoryStore::new()))
+fn server(stands: Stands) -> Arc<dyn Store> {
+    Arc::new(Server(MemoryStore::new(), stands))
 }
 
 async fn wrappers() -> [(&'static str, Arc<dyn Store>); 4] {
+    wrappers_of_one_that(Stands::Yes).await
+}
+
+async fn wrappers_of_one_that(stands: Stands) -> [(&'static str, Arc<dyn Store>); 4] {
+    let server = || server(stands);
     let ring = KeyRing::generate(&OsEntropy::new());
     [
         ("cached", Arc::new(Cached::new(server()))),
@@ -202,6 +236,44 @@ async fn every_wrapper_hands_over_what_the_store_inside_does() {
         assert!(operate.hands_over_ended(), "{name}");
         let swept = operate.sweep_ended(10).await.unwrap();
         assert_eq!(swept.records, SWEPT_MORE, "{name}");
+    }
+}
+
+/// What callers are told is not what operators are shown.
+#[tokio::test]
+async fn every_wrapper_asks_for_what_callers_are_told_as_such() {
+    for (name, store) in wrappers().await {
+        let claim = done(&*store, "stored", LONG).await;
+        let operate = store.operate().unwrap();
+
+        let told = operate.get_durable(&claim.slot).await.unwrap().unwrap();
+        let shown = operate.get(&claim.slot).await.unwrap().unwrap();
+
+        assert_eq!((told.replays, shown.replays), (DURABLE, 0), "{name}");
+        assert_eq!(told.response().unwrap().body, "stored", "{name}");
+    }
+}
+
+#[tokio::test]
+async fn every_wrapper_tells_that_the_store_inside_has_ended() {
+    for (name, store) in wrappers_of_one_that(Stands::HasEnded).await {
+        assert!(store.check().is_err(), "{name}");
+    }
+    for (name, store) in wrappers().await {
+        assert!(store.check().is_ok(), "{name}");
+    }
+}
+
+/// What one that has ended said before is not shown in its stead.
+#[tokio::test]
+async fn a_cache_shows_nothing_of_a_store_that_has_ended() {
+    for (name, store) in wrappers_of_one_that(Stands::HasEnded).await {
+        if name == "cached" {
+            let claim = done(&*store, "stored", LONG).await;
+
+            assert!(store.recall(&claim.slot, &claim.fingerprint).is_none());
+            assert!(store.claim(&claim).await.is_err());
+        }
     }
 }
 
@@ -239,7 +311,7 @@ async fn every_wrapper_but_the_seal_has_at_hand_what_the_store_inside_has() {
 #[tokio::test]
 async fn a_cache_has_at_hand_what_it_remembers() {
     let ring = KeyRing::generate(&OsEntropy::new());
-    let sealed = Arc::new(Sealed::open(server(), ring).await.unwrap());
+    let sealed = Arc::new(Sealed::open(server(Stands::Yes), ring).await.unwrap());
     let store = Cached::new(sealed.clone());
     let claim = done(&*sealed, "stored", LONG).await;
     assert!(store.recall(&claim.slot, &claim.fingerprint).is_none());

@@ -16,6 +16,9 @@ mod cached;
     feature = "sqlite"
 ))]
 mod composed;
+mod compressed;
+#[cfg(all(feature = "file", feature = "sealed"))]
+mod ended;
 #[cfg(feature = "sealed")]
 mod forwarding;
 #[cfg(feature = "mysql")]

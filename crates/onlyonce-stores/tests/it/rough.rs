@@ -51,6 +51,7 @@ pub(crate) struct Rough {
     always: Mutex<Fault>,
     asked: Mutex<Vec<Verb>>,
     hides_operators: AtomicBool,
+    leases: Mutex<Vec<Lease>>,
 }
 
 impl Rough {
@@ -61,6 +62,7 @@ impl Rough {
             always: Mutex::new(Fault::Nothing),
             asked: Mutex::default(),
             hides_operators: AtomicBool::new(false),
+            leases: Mutex::default(),
         })
     }
 
@@ -75,6 +77,15 @@ impl Rough {
     /// From now on it is a store without an operators' side.
     pub(crate) fn hide_operators(&self) {
         self.hides_operators.store(true, Ordering::SeqCst);
+    }
+
+    /// The leases that it was shown.
+    pub(crate) fn leases(&self) -> Vec<Lease> {
+        self.leases.lock().unwrap().clone()
+    }
+
+    fn show(&self, lease: &Lease) {
+        self.leases.lock().unwrap().push(lease.clone());
     }
 
     /// What it was asked since this was called last.
@@ -130,6 +141,7 @@ impl Store for Rough {
     }
 
     async fn renew(&self, lease: &Lease, lease_for: Duration) -> Result<Renewed, StoreError> {
+        self.show(lease);
         let act = self.inner.renew(lease, lease_for);
         self.meet(Verb::Renew, act).await
     }
@@ -140,11 +152,13 @@ impl Store for Rough {
         response: &Arc<Response>,
         keep_for: Duration,
     ) -> Result<Completed, StoreError> {
+        self.show(lease);
         let act = self.inner.complete(lease, response, keep_for);
         self.meet(Verb::Complete, act).await
     }
 
     async fn release(&self, lease: &Lease, why: Release) -> Result<Released, StoreError> {
+        self.show(lease);
         let act = self.inner.release(lease, why);
         self.meet(Verb::Release, act).await
     }
@@ -271,6 +285,7 @@ pub(crate) fn claim() -> Claim {
         fingerprint: fingerprint(1),
         token: Token::generate(&entropy),
         on_lapse: OnLapse::Rerun,
+        must_last: false,
         lease_for: LONG,
         keep_for: LONG,
         meta: Arc::new(Meta {

@@ -169,6 +169,30 @@ async fn what_operators_need_stays_readable() {
     assert_eq!(shown.resource, response.resource);
 }
 
+/// Stores go by slot and token: what they are not shown cannot be learned from them.
+#[tokio::test]
+async fn a_store_is_shown_no_fingerprint_of_a_lease() {
+    let rough = Rough::new(Arc::new(MemoryStore::new()));
+    let ring = KeyRing::generate(&OsEntropy::new());
+    let store = Sealed::open(Arc::clone(&rough) as _, ring).await.unwrap();
+    for way in 0..2 {
+        let lease = lease(&store, &claim()).await;
+        store.renew(&lease, LONG).await.unwrap();
+        if way == 0 {
+            store.complete(&lease, &answer("done"), LONG).await.unwrap();
+        } else {
+            store.release(&lease, Release::Unknown).await.unwrap();
+        }
+    }
+
+    let shown = rough.leases();
+
+    assert_eq!(shown.len(), 4);
+    for lease in shown {
+        assert_eq!(lease.fingerprint.digest(), &[0; 32]);
+    }
+}
+
 #[tokio::test]
 async fn a_stolen_store_does_not_tell_which_request_it_was() {
     let (raw, store) = bed().await;

@@ -188,7 +188,7 @@ impl Cell {
         found
     }
 
-    /// An operator may answer only what is unknown or lapsed.
+    /// An operator may answer only what is unknown or lapsed, and shortens nothing by it.
     pub(super) fn resolve(&mut self, response: &Arc<Response>, keep_for: Ms, now: Ms) -> Resolved {
         let Some(held) = self.current(now) else {
             return Resolved::Absent;
@@ -201,7 +201,9 @@ impl Cell {
         if !open {
             return Resolved::Found(held.record(now));
         }
-        held.finish(response, keep_for, now);
+        let promised = held.expires.saturating_sub(now);
+        held.finish(response, keep_for.max(promised), now);
+        held.resolved = true;
         Resolved::Stored
     }
 

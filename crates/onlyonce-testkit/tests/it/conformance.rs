@@ -80,6 +80,10 @@ found_out! {
         ExtendsLeases by operating::an_extended_claim_is_kept_longer_but_lapses_as_before,
     a_store_that_resolves_a_live_claim_is_found_out:
         ResolvesLive by operating::a_live_claim_cannot_be_resolved,
+    a_store_that_keeps_an_answer_by_hand_shorter_is_found_out:
+        ResolvesShorter by operating::a_resolution_shortens_no_retention,
+    a_store_that_discards_what_is_not_in_doubt_is_found_out:
+        DiscardsAnything by operating::only_what_is_in_doubt_is_discarded,
     a_store_that_sweeps_live_records_is_found_out:
         SweepsLive by upkeep::a_sweep_drops_only_what_has_expired,
     a_store_that_counts_a_slot_once_a_batch_is_found_out:

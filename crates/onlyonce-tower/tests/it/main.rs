@@ -23,3 +23,4 @@ mod refused_bodies;
 mod secrets;
 mod streaming;
 mod support;
+mod unreadable;

@@ -1,4 +1,5 @@
-//! A proxy that knows where a request and an answer end, and breaks them in every way that a network does.
+//! A proxy that knows where a request and an answer end, and breaks them in every way that a network does. The tests
+//! of MCP have it too.
 
 use std::collections::HashMap;
 use std::io;
@@ -11,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 /// What happens to one attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Fault {
+pub(crate) enum Fault {
     /// The connection is closed; the service hears nothing.
     Unheard,
     /// The answer is lost.
@@ -37,7 +38,7 @@ use Fault::{
     UnavailableAfterwards, Unheard,
 };
 
-pub(super) const FAULTS: [Fault; 9] = [
+pub(crate) const FAULTS: [Fault; 9] = [
     Unheard,
     AnswerLost,
     CutInHead,
@@ -55,25 +56,30 @@ const LATE: Duration = Duration::from_millis(1500);
 const PAUSE: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
 
+/// By what a request and its repetitions are known; one without it passes.
+type KeyOf = fn(&[u8]) -> Option<String>;
+
 /// The proxy; it ends with the test's runtime.
-pub(super) struct FaultyProxy {
-    pub(super) address: SocketAddr,
+pub(crate) struct FaultyProxy {
+    pub(crate) address: SocketAddr,
     shared: Arc<Shared>,
 }
 
 struct Shared {
     server: SocketAddr,
+    key_of: KeyOf,
     /// Attempts of each key so far, and the number of the key.
     seen: Mutex<HashMap<String, (usize, usize)>>,
     happened: Mutex<HashMap<Fault, usize>>,
 }
 
 impl FaultyProxy {
-    pub(super) async fn start(server: SocketAddr) -> Self {
+    pub(crate) async fn start(server: SocketAddr, key_of: KeyOf) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let shared = Arc::new(Shared {
             server,
+            key_of,
             seen: Mutex::default(),
             happened: Mutex::default(),
         });
@@ -89,7 +95,7 @@ impl FaultyProxy {
     }
 
     /// How often each fault has happened.
-    pub(super) fn happened(&self) -> HashMap<Fault, usize> {
+    pub(crate) fn happened(&self) -> HashMap<Fault, usize> {
         self.shared.happened.lock().unwrap().clone()
     }
 }
@@ -97,9 +103,9 @@ impl FaultyProxy {
 impl Shared {
     async fn serve(&self, mut client: TcpStream) -> io::Result<()> {
         let request = read_request(&mut client).await?;
-        let Some(fault) = self.next_fault(&key_of(&request)) else {
-            let answer = self.ask(&request).await?;
-            return client.write_all(&answer).await;
+        let key = (self.key_of)(&request);
+        let Some(fault) = key.and_then(|key| self.next_fault(&key)) else {
+            return self.pass(&request, &mut client).await;
         };
         *self.happened.lock().unwrap().entry(fault).or_default() += 1;
         match fault {
@@ -146,20 +152,37 @@ impl Shared {
         (*attempts <= FAULTY_ATTEMPTS).then_some(fault)
     }
 
-    /// The whole answer of the server.
-    async fn ask(&self, request: &[u8]) -> io::Result<Vec<u8>> {
+    async fn send(&self, request: &[u8]) -> io::Result<TcpStream> {
         let mut server = TcpStream::connect(self.server).await?;
         let head = head_len(request);
         server.write_all(&request[..head - 2]).await?;
         server.write_all(b"connection: close\r\n\r\n").await?;
         server.write_all(&request[head..]).await?;
+        Ok(server)
+    }
+
+    /// An answer as it comes, until one side closes: it may be a stream without an end.
+    async fn pass(&self, request: &[u8], client: &mut TcpStream) -> io::Result<()> {
+        let mut server = self.send(request).await?;
+        let (mut said, mut to_server) = server.split();
+        let (mut heard, mut to_client) = client.split();
+        tokio::select! {
+            passed = tokio::io::copy(&mut said, &mut to_client) => drop(passed?),
+            left = tokio::io::copy(&mut heard, &mut to_server) => drop(left?),
+        }
+        client.shutdown().await
+    }
+
+    /// The whole answer of the server.
+    async fn ask(&self, request: &[u8]) -> io::Result<Vec<u8>> {
+        let mut server = self.send(request).await?;
         let mut answer = Vec::new();
         server.read_to_end(&mut answer).await?;
         Ok(answer)
     }
 }
 
-/// One request with a length, whole.
+/// One request, whole.
 async fn read_request(client: &mut TcpStream) -> io::Result<Vec<u8>> {
     let mut request = Vec::new();
     loop {
@@ -170,26 +193,22 @@ async fn read_request(client: &mut TcpStream) -> io::Result<Vec<u8>> {
         if head == 0 {
             continue;
         }
-        let length = header(&request, "content-length").expect("the request has a length");
-        if request.len() >= head + length.parse::<usize>().unwrap() {
+        let length = header(&request, "content-length").map_or(0, |it| it.parse().unwrap());
+        if request.len() >= head + length {
             return Ok(request);
         }
     }
 }
 
 /// The length of a message's head with the empty line; 0 if it is not all there.
-fn head_len(message: &[u8]) -> usize {
+pub(crate) fn head_len(message: &[u8]) -> usize {
     let end = message.windows(4).position(|four| four == b"\r\n\r\n");
     end.map_or(0, |at| at + 4)
 }
 
-fn header(message: &[u8], name: &str) -> Option<String> {
+pub(crate) fn header(message: &[u8], name: &str) -> Option<String> {
     let head = String::from_utf8_lossy(&message[..head_len(message)]).into_owned();
     let mut pairs = head.lines().filter_map(|line| line.split_once(':'));
     let value = pairs.find(|(found, _)| found.eq_ignore_ascii_case(name))?.1;
     Some(value.trim().to_owned())
-}
-
-fn key_of(request: &[u8]) -> String {
-    header(request, "idempotency-key").expect("every request has a key")
 }

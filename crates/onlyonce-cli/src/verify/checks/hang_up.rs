@@ -67,7 +67,7 @@ async fn retry_after_hang_up(probe: &Probe<'_>, slow: &Slow) -> Result<Retry, Ju
     Ok(match first.is_flagged(probe.policy()) {
         Some(true) => Retry::WentOn(told),
         Some(false) if marks => Retry::RanAnew,
-        // Whoever was told that it still runs has seen it go on.
+        // A caller that was told that it still runs has seen it go on.
         Some(false) | None if probe.is_told_to_wait(&met) => Retry::WentOn(told),
         Some(false) | None => Retry::Unmarked(told),
     })

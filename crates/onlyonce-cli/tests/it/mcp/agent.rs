@@ -109,6 +109,20 @@ impl Agent {
         self.client.call_tool(call).await
     }
 
+    /// A call that the client's model has made under this name, as Claude Code says it.
+    pub(crate) async fn call_named(
+        &self,
+        tool: &'static str,
+        arguments: &Value,
+        name: &str,
+    ) -> CallToolResult {
+        let arguments = arguments.as_object().unwrap().clone();
+        let mut call = CallToolRequestParams::new(tool).with_arguments(arguments);
+        let meta = json!({"claudecode/toolUseId": name});
+        call.meta = Some(serde_json::from_value(meta).unwrap());
+        self.client.call_tool(call).await.unwrap()
+    }
+
     /// Kills the proxy, and nothing else, with no chance to do anything.
     pub(crate) fn kill(&self) {
         let process = self.process.to_string();

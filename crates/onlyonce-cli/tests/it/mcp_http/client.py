@@ -8,20 +8,30 @@ import json
 import os
 import sys
 from contextlib import asynccontextmanager
+from datetime import timedelta
 
 from mcp import ClientSession, StdioServerParameters, types
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamablehttp_client
+from mcp.shared.exceptions import McpError
 
 split = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
 scenario, url, *more = sys.argv[1:split]
 command = sys.argv[split + 1 :]
 headers = {"authorization": f"Bearer {more[0]}"} if more else {}
 KEY = os.environ.get("KEY", "idem_8f14e45f-ceea-467f-a8d1-3c2b0b7de8a9")
+# The revision of the protocol that it asks for.
+types.LATEST_PROTOCOL_VERSION = os.environ.get("REVISION", types.LATEST_PROTOCOL_VERSION)
 
 
 async def elicited(context, params):
     return types.ElicitResult(action="accept", content={"colour": "red"})
+
+
+async def sampled(context, params):
+    asked = params.messages[0].content.text
+    text = types.TextContent(type="text", text={"Which tea?": "green"}[asked])
+    return types.CreateMessageResult(role="assistant", content=text, model="scripted")
 
 
 @asynccontextmanager
@@ -32,8 +42,10 @@ async def session():
     else:
         wires = streamablehttp_client(url, headers=headers)
     async with wires as (read, write, *_):
-        async with ClientSession(read, write, elicitation_callback=elicited) as found:
-            await found.initialize()
+        async with ClientSession(
+            read, write, elicitation_callback=elicited, sampling_callback=sampled
+        ) as found:
+            found.revision = (await found.initialize()).protocolVersion
             yield found
 
 
@@ -56,6 +68,7 @@ async def everything():
     async with session() as shop:
         tools = (await shop.list_tools()).tools
         heard = {
+            "revision": shop.revision,
             "offered": sorted(t.name for t in tools if "idempotencyKey" in t.inputSchema["properties"]),
             "resource": (await shop.read_resource("shop://items")).contents[0].text,
             "resources": len((await shop.list_resources()).resources),
@@ -106,6 +119,76 @@ async def asked():
         print(json.dumps({"first": first, "again": again, "slow": slow, "steps": steps}))
 
 
+async def sampling():
+    """A question to the client's model, while a tool runs."""
+    async with session() as shop:
+        tries = [await keyed(shop, "order_what_the_model_likes", key="sampled-1") for _ in range(2)]
+        print(json.dumps({"revision": shop.revision, "tries": tries}))
+
+
+async def tasks():
+    """Two calls with one key as a task, and one that is none."""
+    async with session() as shop:
+        arguments = {"item": "tea", "idempotencyKey": "task-1"}
+        asked = [await shop.experimental.call_tool_as_task("order", arguments) for _ in range(2)]
+        made = [it.task.taskId for it in asked]
+        async for status in shop.experimental.poll_task(made[1]):
+            last = status.status
+        result = await shop.experimental.get_task_result(made[1], types.CallToolResult)
+        listed = [it.taskId for it in (await shop.experimental.list_tasks()).tasks]
+        other = await keyed(shop, "order", key="task-1")
+        told_of = {"made": made, "status": last, "result": told(result), "listed": listed, "other": other}
+        print(json.dumps(told_of | {"meta": asked[1].meta}))
+
+
+async def cancelled():
+    """A call that is cancelled while its tool runs, which would never end by itself; and the same call again."""
+    acted = asyncio.Event()
+
+    async def progress(done, total, message):
+        acted.set()
+
+    async def called(shop):
+        arguments = {"item": "tea", "idempotencyKey": KEY}
+        try:
+            return told(await shop.call_tool("order_slowly", arguments, progress_callback=progress))
+        except McpError as error:
+            return {"code": error.error.code, "text": error.error.message}
+
+    async with session() as shop:
+        number = shop._request_id
+        first = asyncio.create_task(called(shop))
+        await acted.wait()
+        stop = types.CancelledNotificationParams(requestId=number, reason="enough")
+        stop = types.CancelledNotification(method="notifications/cancelled", params=stop)
+        await shop.send_notification(types.ClientNotification(stop))
+        again = await called(shop)
+        first.cancel()
+        print(json.dumps(again))
+
+
+async def faulty():
+    """Orders over a network that breaks answers: each is sent again, in a new session, until it has its answer."""
+
+    async def place(item):
+        heard = []
+        for _ in range(20):
+            try:
+                async with asyncio.timeout(30), session() as shop:
+                    sent = {"item": item, "idempotencyKey": f"key-of-{item}"}
+                    result = told(
+                        await shop.call_tool("order", sent, read_timeout_seconds=timedelta(seconds=1))
+                    )
+                    if result["refused"] != "in-progress":
+                        return result
+            except Exception as error:
+                heard.append(repr(error))  # No answer: whatever the SDK makes of that, it is sent again.
+        return {"text": f"no answer: {heard}"}
+
+    items = [f"item-{number}" for number in range(int(os.environ["ORDERS"]))]
+    print(json.dumps(dict(zip(items, await asyncio.gather(*map(place, items))))))
+
+
 async def once():
     async with session() as shop:
         print(json.dumps(await keyed(shop, os.environ["TOOL"], item=os.environ.get("ITEM", "tea"))))
@@ -141,6 +224,10 @@ async def many():
 SCENARIOS = {
     "everything": everything,
     "asked": asked,
+    "sampling": sampling,
+    "tasks": tasks,
+    "cancelled": cancelled,
+    "faulty": faulty,
     "once": once,
     "verified": verified,
     "notes": notes,

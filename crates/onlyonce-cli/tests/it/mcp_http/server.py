@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from mcp.server.fastmcp import Context, FastMCP
-from mcp.types import ToolAnnotations
+from mcp.types import CallToolResult, SamplingMessage, TextContent, ToolAnnotations
 from pydantic import BaseModel
 
 folder, port, modes = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
@@ -61,6 +61,14 @@ async def order_in_a_colour(item: str, ctx: Context) -> str:
 
 
 @shop.tool()
+async def order_what_the_model_likes(item: str, ctx: Context) -> str:
+    """Asks the client's model before it acts."""
+    asked = SamplingMessage(role="user", content=TextContent(type="text", text=f"Which {item}?"))
+    answer = await ctx.session.create_message([asked], max_tokens=10)
+    return f"order {act(item)} of {answer.content.text} {item}"
+
+
+@shop.tool()
 async def order_and_die(item: str, reference: str) -> list[str]:
     """Takes the server with it, before or after it acts, while the test wants that."""
     when = (folder / "die").read_text() if (folder / "die").exists() else ""
@@ -94,4 +102,20 @@ def greet(name: str) -> str:
     return f"Greet {name}."
 
 
+async def call_tool(name: str, arguments: dict):
+    """An order that is asked for as a task is one; everything else is as the SDK has it."""
+    asked = server.request_context.experimental
+    if name != "order" or not asked.is_task:
+        return await shop.call_tool(name, arguments)
+
+    async def work(task) -> CallToolResult:
+        text = f"order {act(arguments['item'])} of {arguments['item']}"
+        return CallToolResult(content=[TextContent(type="text", text=text)])
+
+    return await asked.run_task(work)
+
+
+server = shop._mcp_server
+server.experimental.enable_tasks()
+server.call_tool(validate_input=False)(call_tool)
 shop.run(transport="stdio" if "stdio" in modes else "streamable-http")

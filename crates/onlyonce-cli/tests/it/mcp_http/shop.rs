@@ -1,7 +1,7 @@
 //! The shop, what stands before it, and its clients.
 
 use std::fs;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::time::Duration;
@@ -284,6 +284,17 @@ impl Front {
              [[route]]\nmatch = \"* /mcp\"\nprotocol = \"mcp\"\n{verify}",
             self.store
         )
+    }
+
+    /// Where clients reach it over HTTP.
+    pub(super) fn address(&self) -> SocketAddr {
+        let uri: http::Uri = self.url.parse().unwrap();
+        uri.authority().unwrap().as_str().parse().unwrap()
+    }
+
+    /// Clients reach it by way of this.
+    pub(super) fn is_reached_at(&mut self, address: SocketAddr) {
+        self.url = format!("http://{address}/mcp");
     }
 
     /// What `onlyonce` is called with as a proxy.

@@ -228,7 +228,7 @@ impl Server {
             self.flaw != Flaw::StoresAfterAnswering || record.answer.get().is_some()
         };
         if let Some(record) = found.filter(is_usable) {
-            // Whoever hung up before anything was made leaves a record without an answer.
+            // A caller that hung up before anything was made leaves a record without an answer.
             let is_orphan = self.flaw == Flaw::GivesUpWithItsClient
                 && Arc::strong_count(&record) == 2
                 && record.answer.get().is_none();

@@ -43,3 +43,23 @@ pub(crate) async fn run_with(args: &[&str], stdin: &str) -> (i32, String, String
         text(output.stderr),
     )
 }
+
+/// The same program on a terminal of its own, as util-linux's `script` makes one: what it shows there.
+pub(crate) fn on_a_terminal(args: &[&str]) -> Command {
+    let program = [env!("CARGO_BIN_EXE_onlyonce")];
+    let words = program.iter().chain(args);
+    // Quoted for the shell that `script` starts.
+    let words = words.map(|word| format!("'{}'", word.replace('\'', "'\\''")));
+    let words = words.collect::<Vec<_>>().join(" ");
+    // A terminal that goes away only has a gateway read its settings again.
+    let line = format!("timeout --foreground {} {words}", RUN_MAX.as_secs());
+    let mut command = Command::new("script");
+    command
+        .args(["--quiet", "--return", "--command", &line, "/dev/null"])
+        .env_remove("NO_COLOR")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true);
+    command
+}

@@ -1,6 +1,8 @@
 //! The records of an operation's steps, found from its own: they have its hint, and their addresses
 //! derive from its.
 
+use std::time::Duration;
+
 use crate::operate::{Filter, Operate, Page};
 use crate::record::Record;
 use crate::slot::Slot;
@@ -44,6 +46,22 @@ pub async fn steps_of(
             return Ok(below(parent, "", &alike));
         }
     }
+}
+
+/// Keeps a record `extra` longer, and first its steps: an attempt that begins late needs them too. False
+/// if there was none.
+pub async fn extend_with_steps(
+    operate: &dyn Operate,
+    slot: &Slot,
+    extra: Duration,
+) -> Result<bool, StoreError> {
+    let Some(record) = operate.get(slot).await? else {
+        return Ok(false);
+    };
+    for (_, step, _) in steps_of(operate, slot, &record).await? {
+        operate.extend(&step, extra).await?;
+    }
+    operate.extend(slot, extra).await
 }
 
 fn below(parent: &Slot, path: &str, alike: &[(Slot, Record)]) -> Vec<(String, Slot, Record)> {

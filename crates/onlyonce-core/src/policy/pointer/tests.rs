@@ -53,6 +53,21 @@ fn a_value_is_found_where_it_is_and_repeated_names_are_all_found() {
     assert_eq!(found("/a", "7"), Some(vec![]));
 }
 
+/// Half a surrogate pair is no text here, and a name like any other to many parsers.
+#[test]
+fn names_that_cannot_be_read_are_not_taken_for_absent() {
+    let body = r#"{"\ud800":1,"a":{"b":1},"c":{"\udc00":2,"d":1}}"#;
+
+    assert_eq!(found("/a", body), None);
+    assert_eq!(found("/c/d", r#"{"c":{"\udc00":2,"d":1}}"#), None);
+    assert_eq!(
+        found("/a", r#"{"a":1,"c":{"\udc00":2}}"#),
+        Some(vec!["1".into()])
+    );
+    assert_eq!(pointer("/c/d").put(body.as_bytes(), "x"), None);
+    assert_eq!(without(body.as_bytes(), &[pointer("/a")]), None);
+}
+
 #[test]
 fn what_is_left_out_is_gone_and_the_rest_keeps_its_spelling() {
     let body = r#"{"a":{"b":1.0,"c":[1,2,3]},"d":"é","d":2}"#;

@@ -54,6 +54,6 @@ async fn who_runs_it_by_hand_hears_what_an_operator_resolved_too() {
         let answer = both.engine.finish(held, own.into()).await;
 
         assert_eq!(ran(&answer), "resolved", "stores: {stores}");
-        tokio::time::advance(policy.keep_for).await;
+        tokio::time::advance(policy.lease_for * 2 + policy.keep_for).await;
     }
 }

@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 use super::super::Admin;
 use super::super::doubt::{SettleMany, SettledView};
 use super::super::problem::Problem;
-use super::doubt::FILTERS;
+use super::doubt::{self, FILTERS, decision};
 use super::fields::{Fields, Sent};
-use super::layout::{Page, Place, column, table};
+use super::layout::{Page, Place, column, table, told};
 use super::record::{VIA, read};
 use super::words::{actor, grouped, moment, slot_link};
 
@@ -22,20 +22,74 @@ const CARRIED: [&str; 6] = ["outcome", "status", "content_type", "body", "by", "
 pub(super) async fn preview(State(admin): State<Admin>, Sent(fields): Sent) -> Page {
     let found = settled(&admin, &fields, true).await;
     let now = admin.history.wall();
-    let content = found.map(|found| confirmation(&found, &fields, now));
-    admin.framed(Place::InDoubt, "Preview", content)
+    match found {
+        Ok(found) => {
+            let content = confirmation(&found, &fields, now);
+            admin.framed(Place::InDoubt, "Preview", Ok(content))
+        }
+        Err(problem) => again(&admin, "Preview", &problem, &fields).await,
+    }
 }
 
 pub(super) async fn settle(State(admin): State<Admin>, Sent(fields): Sent) -> Response {
     match settled(&admin, &fields, false).await {
-        Ok(done) => {
+        Ok(done) if done.failed.is_empty() => {
             let (settled, skipped) = (done.settled, done.skipped);
             let back = format!("/in-doubt?settled={settled}&skipped={skipped}");
             Redirect::to(&back).into_response()
         }
-        Err(problem) => admin
-            .framed(Place::InDoubt, "Settle", Err(problem))
+        // Which ones failed, and why, is too much for an address.
+        Ok(done) => admin
+            .framed(Place::InDoubt, "Settle", Ok(in_part(&done)))
             .into_response(),
+        Err(problem) => again(&admin, "Settle", &problem, &fields)
+            .await
+            .into_response(),
+    }
+}
+
+/// What was refused, and the same form with what was typed.
+async fn again(admin: &Admin, title: &str, problem: &Problem, fields: &Fields) -> Page {
+    let carried = FILTERS.iter().chain(&["attempt", "which"]);
+    let has_choice = fields.text("attempt").is_some() || fields.text("which") == Some("all");
+    let choices = if has_choice {
+        Markup::default()
+    } else {
+        doubt::choices(admin, fields).await
+    };
+    let content = html! {
+        p.dim { a href="/in-doubt" { "In doubt" } " / " (title) }
+        h1 { (title) }
+        (told(problem))
+        form method="post" action="/in-doubt/preview" {
+            @for name in carried {
+                @for value in fields.all(name) { input type="hidden" name=(name) value=(value); }
+            }
+            (decision(fields, None))
+            p { button type="submit" { "Preview" } " " a href="/in-doubt" { "Cancel" } }
+            (choices)
+        }
+    };
+    let page = admin.framed(Place::InDoubt, title, Ok(content));
+    page.with_status(problem.status())
+}
+
+fn in_part(done: &SettledView) -> Markup {
+    let head = html! { (column("Slot")) (column("Why")) };
+    let rows = html! {
+        @for it in &done.failed {
+            tr { th scope="row" { (slot_link(&it.slot)) } td.cause { (it.why) } }
+        }
+    };
+    html! {
+        p.dim { a href="/in-doubt" { "In doubt" } " / Settle" }
+        h1 { "Not all were settled" }
+        div.notice.warn role="alert" {
+            strong { (grouped(done.settled as u64)) " of " (grouped(done.matched as u64)) " outcomes settled" }
+            p { "These were not, or not as a whole:" }
+        }
+        (table("Outcomes that were not settled", &head, &rows))
+        p { a href="/in-doubt" { "What is in doubt now" } }
     }
 }
 
@@ -61,11 +115,12 @@ fn request(fields: &Fields, dry_run: bool) -> Result<Value, Problem> {
         asked["older_than"] = json!(fields.number("older_than")?);
         return Ok(asked);
     }
-    let slots: Vec<&str> = fields.all("slot").collect();
-    if slots.is_empty() {
+    // Each with its attempt: what was found out about it says nothing about a later one.
+    let attempts: Vec<&str> = fields.all("attempt").collect();
+    if attempts.is_empty() {
         return Err(Problem::bad("select at least one outcome"));
     }
-    asked["slots"] = json!(slots);
+    asked["attempts"] = json!(attempts);
     Ok(asked)
 }
 
@@ -106,18 +161,20 @@ fn confirmation(found: &SettledView, fields: &Fields, now: Timestamp) -> Markup 
         h1 { "Preview" }
         @if found.matched == 0 {
             p.empty { "None of these is in doubt any more." }
+            p.more { a href="/in-doubt" { "What is in doubt now" } }
         } @else {
             div.notice.warn role="status" {
                 strong { (count) @if found.matched == 1 { " outcome" } @else { " outcomes" } " would be settled" }
                 p { (words(fields)) }
                 p { "Reason: " (fields.text("reason").unwrap_or_default()) }
             }
+            @if found.skipped > 0 { p { (grouped(found.skipped as u64)) " more were selected, and are not in doubt any more." } }
             @if found.more { p { "There are more than can be settled at a time: settle these, then look again." } }
             form method="post" action="/in-doubt/settle" {
                 @for name in CARRIED {
                     @if let Some(value) = fields.raw(name) { input type="hidden" name=(name) value=(value); }
                 }
-                @for it in &found.records { input type="hidden" name="slot" value=(it.slot); }
+                @for it in &found.records { input type="hidden" name="attempt" value=(it.attempt_id); }
                 button.danger type="submit" { "Settle " (count) }
                 " " a href="/in-doubt" { "Cancel" }
             }

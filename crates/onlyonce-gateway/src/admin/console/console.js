@@ -24,8 +24,8 @@
     return `${days} d ${hours % 24} h`;
   }
 
-  function nice(most) {
-    let top = 1;
+  function nice(least, most) {
+    let top = least;
     for (let turn = 0; top < most; turn += 1) top *= [2, 2.5, 2][turn % 3];
     return top;
   }
@@ -55,7 +55,7 @@
 
   function requests(samples) {
     const plot = document.querySelector('[data-plot="requests"]');
-    const top = nice(Math.max(0, ...samples.map((sample) => all(sample.counts))));
+    const top = nice(1, Math.max(0, ...samples.map((sample) => all(sample.counts))));
     plot.querySelector("[data-scale]").textContent = plain(top / SAMPLE_SECONDS);
     const below = samples.map(() => 0);
     for (const path of plot.querySelectorAll("[data-series]")) {
@@ -75,19 +75,28 @@
     plot.querySelector("svg").setAttribute("aria-label", `Requests of the last ten minutes: ${words}`);
   }
 
-  function line(name, samples, of) {
+  function told(number, unit) {
+    if (unit === "ms" && number > 0 && number < 1) return `${plain(Math.round(number * 1000))} µs`;
+    return unit ? `${plain(number)} ${unit}` : plain(number);
+  }
+
+  function line(name, samples, of, is_marked) {
     const plot = document.querySelector(`[data-plot="${name}"]`);
-    const most = Math.max(0, ...samples.map(of));
-    const top = nice(most);
+    const { title, unit, least } = plot.dataset;
+    const measured = samples.filter((sample) => of(sample) !== null);
+    const most = Math.max(0, ...measured.map(of));
+    const top = nice(Number(least), most);
     const point = (sample) => {
       const y = HEIGHT - (of(sample) / top) * HEIGHT;
       return `${left(sample) + SAMPLE_SECONDS},${y.toFixed(1)}`;
     };
-    plot.querySelector("[data-scale]").textContent = plain(top);
-    plot.querySelector("polyline").setAttribute("points", samples.map(point).join(" "));
-    const { title, unit } = plot.dataset;
-    const label = `${title}, last ten minutes: at most ${plain(most)}${unit}`;
+    plot.querySelector("[data-scale]").textContent = told(top, unit);
+    plot.querySelector("polyline").setAttribute("points", measured.map(point).join(" "));
+    const label = `${title}, last ten minutes: at most ${told(most, unit)}`;
     plot.querySelector("svg").setAttribute("aria-label", label);
+    const mark = (sample) => `M${left(sample)} 0h${SAMPLE_SECONDS}v${HEIGHT}h-${SAMPLE_SECONDS}z`;
+    const marks = plot.querySelector("[data-marked]");
+    if (marks) marks.setAttribute("d", samples.filter(is_marked).map(mark).join(""));
   }
 
   function cell(kind, text, name) {
@@ -151,8 +160,10 @@
   function show(now) {
     numbers(now);
     requests(now.samples);
+    line("hit_rate", now.samples, (it) => (it.hit_rate === null ? null : it.hit_rate * 100));
     line("store", now.samples, (sample) => sample.store_ms);
     line("waiting", now.samples, (sample) => sample.waiting);
+    line("upstreams", now.samples, (it) => it.upstream_failures, (it) => it.upstreams_down > 0);
     tables(now);
     return trouble(now);
   }
@@ -200,7 +211,7 @@
 
   function selection() {
     const head = document.querySelector("[data-select]");
-    const boxes = [...document.querySelectorAll('input[type="checkbox"][name="slot"]')];
+    const boxes = [...document.querySelectorAll('input[type="checkbox"][name="attempt"]')];
     if (!head || boxes.length === 0) return;
     const every = document.createElement("input");
     every.type = "checkbox";

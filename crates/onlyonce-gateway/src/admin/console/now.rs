@@ -8,8 +8,44 @@ use super::super::Admin;
 use super::super::now::{NowView, StoreOperationView};
 use super::super::upstreams::UpstreamView;
 use super::layout::{Page, Place, column, number_column, table};
-use super::plot::{self, SERIES};
+use super::plot::{self, Line, SERIES, Unit};
 use super::words::{grouped, millis, percent, span, to_second};
+
+/// The plots below that of the requests.
+const LINES: [Line; 4] = [
+    Line {
+        name: "hit_rate",
+        title: "Share of replays",
+        unit: Unit::Percent,
+        least: 100.0,
+        of: |it| Some(it.hit_rate? * 100.0),
+        marked: None,
+    },
+    Line {
+        name: "store",
+        title: "Store, mean time",
+        unit: Unit::Milliseconds,
+        least: 0.01,
+        of: |it| Some(it.store_ms),
+        marked: None,
+    },
+    Line {
+        name: "waiting",
+        title: "Duplicates that wait",
+        unit: Unit::Number,
+        least: 1.0,
+        of: |it| Some(it.waiting as f64),
+        marked: None,
+    },
+    Line {
+        name: "upstreams",
+        title: "Failures of upstreams",
+        unit: Unit::Number,
+        least: 1.0,
+        of: |it| Some(it.upstream_failures as f64),
+        marked: Some((|it| it.upstreams_down > 0, "an upstream was down")),
+    },
+];
 
 pub(super) async fn page(State(admin): State<Admin>) -> Page {
     admin.recount(false).await;
@@ -35,8 +71,7 @@ fn content(now: &NowView, not_ready: Option<&str>, observed: usize) -> Markup {
             (tiles(now))
             div.plots {
                 (plot::requests(&now.samples))
-                (plot::line("store", "Store, mean time", " ms", &now.samples, |it| it.store_ms))
-                (plot::line("waiting", "Duplicates that wait", "", &now.samples, |it| it.waiting as f64))
+                @for line in &LINES { (plot::line(line, &now.samples)) }
             }
             div.columns {
                 section aria-labelledby="outcomes" { h2 #outcomes { "Since the start" } (outcomes(now)) }

@@ -34,15 +34,21 @@ pub(super) async fn page(
 ) -> Response {
     let query = ShowQuery {
         body: fields.text("body") == Some("true"),
+        by: None,
         steps: true,
     };
     let title = format!("Record {}", short(&slot));
     let lead = html! { p.dim { a href="/records" { "Records" } " / " (short(&slot)) } };
     let (of, heading) = (admin.clone(), title.clone());
     let found = async move {
-        match records::show(State(of.clone()), Path(slot), Query(query)).await {
+        match records::show(State(of.clone()), VIA, Path(slot), Query(query)).await {
             Ok(record) => {
-                let content = content(&record.0, fields.text("done"), of.history.wall());
+                let content = content(
+                    &record.0,
+                    fields.text("done"),
+                    &Fields::default(),
+                    of.history.wall(),
+                );
                 (StatusCode::OK, content)
             }
             Err(problem) => {
@@ -59,14 +65,19 @@ pub(super) async fn forget(
     Path(slot): Path<String>,
     Sent(fields): Sent,
 ) -> Response {
-    let signed = json!({"by": fields.value("by"), "reason": fields.value("reason")});
+    let signed = json!({
+        "by": fields.value("by"),
+        "reason": fields.value("reason"),
+        "attempt_id": fields.value("attempt_id"),
+        "state": fields.value("state"),
+    });
     let forgotten = async {
         reasoned(&fields)?;
         let query = Query(read(signed)?);
         records::forget(State(admin.clone()), VIA, Path(slot.clone()), query).await
     };
-    let forgotten = forgotten.await.map(|_| ());
-    answer(&admin, &slot, forgotten, "/records")
+    let forgotten = forgotten.await.map(|_| "/records".to_owned());
+    answer(&admin, slot, forgotten, &fields).await
 }
 
 pub(super) async fn extend(
@@ -85,9 +96,9 @@ pub(super) async fn extend(
         let body = Body(read(asked)?);
         records::extend(State(admin.clone()), VIA, Path(slot.clone()), body).await
     };
-    let extended = extended.await.map(|_| ());
     let back = format!("{}?done=extended", words::record_address(&slot));
-    answer(&admin, &slot, extended, &back)
+    let extended = extended.await.map(|_| back);
+    answer(&admin, slot, extended, &fields).await
 }
 
 /// Reads what the API would read.
@@ -101,19 +112,40 @@ fn reasoned(fields: &Fields) -> Result<(), Problem> {
     reason.ok_or_else(|| Problem::bad("say why: the reason is kept in the audit trail"))
 }
 
-/// Leads on when it is done, so that a reload does not do it again.
-fn answer(admin: &Admin, slot: &str, acted: Result<(), Problem>, then: &str) -> Response {
-    match acted {
-        Ok(()) => Redirect::to(then).into_response(),
-        Err(problem) => {
-            let title = format!("Record {}", short(slot));
-            let page = admin.framed(Place::Records, &title, Err(problem));
-            page.into_response()
+/// Leads on when it is done, so that a reload does not do it again. Else shows the record as it is now,
+/// with what was typed.
+async fn answer(
+    admin: &Admin,
+    slot: String,
+    acted: Result<String, Problem>,
+    typed: &Fields,
+) -> Response {
+    let problem = match acted {
+        Ok(then) => return Redirect::to(&then).into_response(),
+        Err(problem) => problem,
+    };
+    let title = format!("Record {}", short(&slot));
+    let query = Query(ShowQuery {
+        body: false,
+        by: None,
+        steps: true,
+    });
+    let now = records::show(State(admin.clone()), VIA, Path(slot), query).await;
+    let page = match now {
+        Err(_) => admin.framed(Place::Records, &title, Err(problem)),
+        Ok(record) => {
+            let content = html! {
+                (told(&problem))
+                (content(&record.0, None, typed, admin.history.wall()))
+            };
+            let page = admin.framed(Place::Records, &title, Ok(content));
+            page.with_status(problem.status())
         }
-    }
+    };
+    page.into_response()
 }
 
-fn content(record: &RecordView, said: Option<&str>, now: Timestamp) -> Markup {
+fn content(record: &RecordView, said: Option<&str>, typed: &Fields, now: Timestamp) -> Markup {
     html! {
         h1 { "Record " code { (short(&record.slot)) } " " (state(&record.state)) }
         @if said == Some("extended") { (done("It is kept longer now.")) }
@@ -130,7 +162,7 @@ fn content(record: &RecordView, said: Option<&str>, now: Timestamp) -> Markup {
         @if let Some(response) = &record.response {
             section aria-labelledby="answer" { h2 #answer { "Answer" } (response_of(record, response)) }
         }
-        section aria-labelledby="act" { h2 #act { "Act" } (actions(record)) }
+        section aria-labelledby="act" { h2 #act { "Act" } (actions(record, typed)) }
     }
 }
 
@@ -227,25 +259,35 @@ fn body(text: &str) -> Markup {
     }
 }
 
-fn actions(record: &RecordView) -> Markup {
+fn actions(record: &RecordView, typed: &Fields) -> Markup {
+    let hours = typed.raw("hours");
+    let forgets = typed.raw("attempt_id").is_some();
+    let none = Fields::default();
+    let (extend, forget) = if forgets {
+        (&none, typed)
+    } else {
+        (typed, &none)
+    };
     let address = words::record_address(&record.slot);
     html! {
         @if is_in_doubt(record) {
-            (doubt::settle_one(&record.slot))
+            (doubt::settle_one(&record.attempt_id))
         }
-        details.card {
+        details.card open[hours.is_some()] {
             summary { "Keep it longer" }
             form.settle method="post" action={ (address) "/extend" } {
-                div { label for="hours" { "Hours more" } input #hours.short name="hours" type="number" min="1" max="87600" value="24" required; }
-                (doubt::signature("extend"))
+                div { label for="hours" { "Hours more" } input #hours.short name="hours" type="number" min="1" max="87600" value=(hours.unwrap_or("24")) required; }
+                (doubt::signature("extend", extend))
                 button type="submit" { "Keep it longer" }
             }
         }
-        details.card {
+        details.card open[forgets] {
             summary { "Forget it" }
             form.settle method="post" action={ (address) "/forget" } {
                 p { "The next request with its key is a new one, and runs." }
-                (doubt::signature("forget"))
+                input type="hidden" name="attempt_id" value=(record.attempt_id);
+                input type="hidden" name="state" value=(record.state);
+                (doubt::signature("forget", forget))
                 button.danger type="submit" { "Forget this record" }
             }
         }

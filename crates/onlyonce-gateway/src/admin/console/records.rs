@@ -6,7 +6,7 @@ use axum::response::Response;
 use http::StatusCode;
 use maud::{Markup, html};
 use onlyonce_core::Timestamp;
-use onlyonce_core::operate::{Filter, Page as Span, StateName};
+use onlyonce_core::operate::{Page as Span, StateName};
 
 use super::super::Admin;
 use super::super::extract::{Body, Query};
@@ -22,7 +22,14 @@ const TITLE: &str = "Records";
 const SHOWN: u32 = 50;
 const SLOT_DIGITS: usize = 64;
 /// What the search remembers from page to page.
-const FILTERS: [&str; 5] = ["state", "operation", "actor", "older_than", "younger_than"];
+const FILTERS: [&str; 6] = [
+    "state",
+    "operation",
+    "actor",
+    "older_than",
+    "younger_than",
+    "slot",
+];
 
 /// What was looked for, and found.
 struct Found {
@@ -68,14 +75,6 @@ fn shown(admin: &Admin, found: Result<Found, Problem>) -> (StatusCode, Markup) {
 }
 
 async fn search(admin: &Admin, fields: &Fields) -> Result<Found, Problem> {
-    if let Some(slot) = fields.text("slot") {
-        let records = by_slot(admin, slot).await?;
-        return Ok(Found {
-            records,
-            next: None,
-            is_search: true,
-        });
-    }
     let text = |name| fields.text(name).map(str::to_owned);
     let query = ListQuery {
         state: text("state"),
@@ -87,8 +86,10 @@ async fn search(admin: &Admin, fields: &Fields) -> Result<Found, Problem> {
         after: text("after"),
         limit: Some(SHOWN),
     };
-    let page = records::list(State(admin.clone()), Query(query)).await?;
-    let RecordsPage { records, next } = page.0;
+    let RecordsPage { records, next } = match fields.text("slot") {
+        Some(slot) => by_slot(admin, slot, &query).await?,
+        None => records::list(State(admin.clone()), Query(query)).await?.0,
+    };
     let filters = fields.query(FILTERS);
     let next = next.map(|after| match filters.as_str() {
         "" => format!("after={after}"),
@@ -101,24 +102,35 @@ async fn search(admin: &Admin, fields: &Fields) -> Result<Found, Problem> {
     })
 }
 
-/// The records whose slots start like this: stores list by slot.
-async fn by_slot(admin: &Admin, start: &str) -> Result<Vec<RecordView>, Problem> {
+/// The records whose slots start like this, and that the other fields let through: stores list by slot.
+async fn by_slot(admin: &Admin, start: &str, query: &ListQuery) -> Result<RecordsPage, Problem> {
     let start = start.to_ascii_lowercase();
     let is_start = start.len() <= SLOT_DIGITS && start.bytes().all(|it| it.is_ascii_hexdigit());
     if !is_start {
         return Err(Problem::bad("a slot is written as up to 64 hex digits"));
     }
     let operate = admin.operate()?;
+    let filter = query.filter()?;
     let first = records::slot(&format!("{start:0<SLOT_DIGITS$}"))?;
+    let after = query.after.as_deref().map(records::slot).transpose()?;
     let span = Span {
-        after: Some(first),
+        after: Some(after.unwrap_or(first)),
         records_max: SHOWN as usize,
     };
-    let exact = operate.get(&first).await?.map(|record| (first, record));
-    let listed = operate.list(&Filter::default(), &span).await?;
+    // A list starts behind a slot, so the lowest one is looked for by itself.
+    let exact = match after {
+        None => operate.get(&first).await?.filter(|it| filter.admits(it)),
+        Some(_) => None,
+    };
+    let exact = exact.map(|record| (first, record));
+    let listed = operate.list(&filter, &span).await?;
+    let is_full = listed.len() == span.records_max;
     let found = exact.into_iter().chain(listed);
     let views = found.map(|(slot, record)| RecordView::of(&slot, &record, false));
-    Ok(views.take_while(|it| it.slot.starts_with(&start)).collect())
+    let records: Vec<_> = views.take_while(|it| it.slot.starts_with(&start)).collect();
+    let is_more = is_full && records.len() >= SHOWN as usize;
+    let next = records.last().filter(|_| is_more).map(|it| it.slot.clone());
+    Ok(RecordsPage { records, next })
 }
 
 fn searches(fields: &Fields) -> Markup {

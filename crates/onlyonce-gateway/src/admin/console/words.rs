@@ -56,12 +56,22 @@ pub(super) fn span(seconds: u64) -> String {
     }
 }
 
+/// A length of time in its largest unit: of an age, the rest is in the moment beside it.
+fn brief(seconds: u64) -> String {
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3600 => format!("{} min", seconds / 60),
+        3600..172_800 => format!("{} h", seconds / 3600),
+        _ => format!("{} days", seconds / 86_400),
+    }
+}
+
 /// A moment, and how long ago it was.
 pub(super) fn moment(at: &str, now: Timestamp) -> Markup {
     html! {
         time datetime=(at) title=(at) { (to_second(at)) }
         @if let Some(seconds) = age(at, now) {
-            " " span.dim { (span(seconds)) " ago" }
+            " " span.dim { (brief(seconds)) " ago" }
         }
     }
 }
@@ -75,7 +85,7 @@ pub(super) fn age(at: &str, now: Timestamp) -> Option<u64> {
 }
 
 /// A moment without its fractions, as people write it.
-pub(super) fn to_second(at: &str) -> String {
+pub(in crate::admin) fn to_second(at: &str) -> String {
     let second = at.split('.').next().unwrap_or(at);
     format!("{} UTC", second.trim_end_matches('Z').replace('T', " "))
 }
@@ -131,4 +141,21 @@ pub(super) fn doubt(record: &RecordView) -> &'static str {
 /// Whether an operator has to decide.
 pub(super) fn is_in_doubt(record: &RecordView) -> bool {
     record.state == "unknown" || record.state == "lapsed" && record.on_lapse == "hold"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::brief;
+
+    #[test]
+    fn an_age_is_told_in_its_largest_unit() {
+        let told = [0, 59, 60, 200, 3599, 3600, 100_000, 172_800, 1_000_000].map(brief);
+
+        assert_eq!(
+            told,
+            [
+                "0 s", "59 s", "1 min", "3 min", "59 min", "1 h", "27 h", "2 days", "11 days"
+            ]
+        );
+    }
 }

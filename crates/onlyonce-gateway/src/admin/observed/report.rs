@@ -1,7 +1,7 @@
 //! What was observed as a report in sentences, so that its reader needs no table of terms: for the
 //! console and for `onlyonce observe report`.
 
-use super::super::console::grouped;
+use super::super::console::{grouped, to_second};
 use super::{ObservedRouteView, ObservedView, SeenView};
 
 #[cfg(test)]
@@ -115,7 +115,10 @@ impl ObservedReport {
         let head = if view.routes.is_empty() {
             "Nothing is observed: set `mode = \"observe\"`, for a route or for all.".to_owned()
         } else {
-            format!("What enforcing would have done, since {}.", view.since)
+            format!(
+                "What enforcing would have done, since {}.",
+                to_second(&view.since)
+            )
         };
         let mut report = Self {
             head,
@@ -172,7 +175,7 @@ impl RouteReport {
             name => name,
         };
         Self {
-            title: format!("{name} (observed since {})", route.since),
+            title: format!("{name} (observed since {})", to_second(&route.since)),
             lines: lines(route),
             ending: ending(route),
         }
@@ -237,7 +240,7 @@ fn examples(seen: &SeenView) -> Vec<String> {
             let detail = example.detail.as_ref().map(|it| format!(": {it}"));
             format!(
                 "{}{}{}",
-                example.at,
+                to_second(&example.at),
                 key.unwrap_or_default(),
                 detail.unwrap_or_default()
             )

@@ -5,7 +5,7 @@ use std::path::Path;
 use onlyonce_gateway::Gateway;
 use reqwest::RequestBuilder;
 
-use super::{Got, PAGES, TOKEN, form, in_doubt, open, read, send, slots, still, url};
+use super::{Got, PAGES, TOKEN, attempts, form, in_doubt, open, read, send, slots, still, url};
 use crate::support::{Service, gateway, order_with};
 
 const KEY: &str = "a-key-that-is-long-enough";
@@ -186,8 +186,9 @@ async fn the_token_is_guessed_over_the_api_and_by_pages_no_faster_than_in_the_fo
 async fn a_form_of_another_page_is_refused_and_changes_nothing() {
     let gateway = in_doubt(1, "").await;
     let slot = slots(&gateway).await.remove(0);
+    let attempt = attempts(&gateway).await.remove(0);
     let fields = [
-        ("slot", slot.as_str()),
+        ("attempt", attempt.as_str()),
         ("outcome", "forget"),
         ("reason", "because"),
     ];

@@ -51,6 +51,31 @@ async fn a_first_look_on_an_empty_store_works_at_every_width_and_nothing_else_ru
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn every_page_fits_a_phone_of_360_pixels() {
+    let gateway = in_doubt(3, "").await;
+    let browser = Browser::small_phone().await;
+    let record = format!("/records/{}", slots(&gateway).await[0]);
+
+    for path in PAGES.iter().copied().chain([record.as_str()]) {
+        browser.open(&url(&gateway, path)).await;
+        let width = "return document.documentElement.clientWidth";
+        assert_eq!(browser.script(width).await, 360, "{path}");
+        browser.lacks_nothing(path).await;
+    }
+    browser.open(&url(&gateway, "/in-doubt")).await;
+    browser.click("input[value=happened]").await;
+    browser.lacks_nothing("the decision").await;
+    browser.click("input[name=attempt]").await;
+    browser.fill("[name=reason]", "a look").await;
+    browser.click("main form[method=post] p button").await;
+    browser
+        .until("document.body.innerText.includes('1 outcome would be settled')")
+        .await;
+    browser.lacks_nothing("the preview").await;
+    browser.client.clone().close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn now_is_kept_up_to_date_while_it_is_in_sight_and_not_paused() {
     let service = Service::start().await;
     let gateway = gateway(service.address, "").await;
@@ -166,7 +191,7 @@ async fn thirty_five_outcomes_in_doubt_are_selected_and_settled() {
     browser.click("input[value=did_not_happen]").await;
     browser.fill("[name=by]", "mia").await;
     browser.fill("[name=reason]", "not in the ledger").await;
-    browser.click("main form[method=post] > button").await;
+    browser.click("main form[method=post] p button").await;
     browser
         .until("document.body.innerText.includes('35 outcomes would be settled')")
         .await;

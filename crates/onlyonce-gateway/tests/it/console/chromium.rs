@@ -14,6 +14,7 @@ use tokio::process::{Child, Command};
 const DRAW: &str = "ONLYONCE_DRAW_CONSOLE";
 const DESKTOP: (u32, u32) = (1200, 900);
 const PHONE: (u32, u32) = (500, 900);
+const SMALL_PHONE: (u32, u32) = (360, 740);
 /// A picture shows no more than this much of a long page.
 const HEIGHT_MAX: u32 = 1200;
 
@@ -59,6 +60,20 @@ impl Drop for Browser {
 
 impl Browser {
     pub(super) async fn start(more: &[&str]) -> Self {
+        let browser = Self::with(more, &json!({})).await;
+        let (width, height) = DESKTOP;
+        browser.client.set_window_size(width, height).await.unwrap();
+        browser
+    }
+
+    /// A small phone: narrower than a window can be.
+    pub(super) async fn small_phone() -> Self {
+        let metrics = json!({"width": SMALL_PHONE.0, "height": SMALL_PHONE.1, "pixelRatio": 2.0});
+        let emulated = json!({"mobileEmulation": {"deviceMetrics": metrics}});
+        Self::with(&[], &emulated).await
+    }
+
+    async fn with(more: &[&str], options: &Value) -> Self {
         let mut driver = Command::new("chromedriver")
             .arg("--port=0")
             .stdin(Stdio::null())
@@ -92,13 +107,14 @@ impl Browser {
             &data,
         ];
         args.extend(more);
-        let wishes = json!({"goog:chromeOptions": {"args": args}});
+        let mut options = options.clone();
+        options["args"] = json!(args);
+        let wishes = json!({"goog:chromeOptions": options});
         let client = ClientBuilder::new(hyper_util::client::legacy::connect::HttpConnector::new())
             .capabilities(serde_json::from_value(wishes).unwrap())
             .connect(&format!("http://127.0.0.1:{port}"))
             .await
             .unwrap();
-        client.set_window_size(DESKTOP.0, DESKTOP.1).await.unwrap();
         Self {
             client,
             driver,

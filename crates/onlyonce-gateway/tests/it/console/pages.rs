@@ -136,6 +136,9 @@ async fn a_record_is_found_by_state_route_caller_slot_and_key_and_shown_with_its
         ("?operation=%2Forders&actor=bob", 1),
         (&*format!("?slot={}", &slot[..7]), 1),
         (&format!("?slot={slot}"), 1),
+        (&format!("?slot={slot}&actor=ada&state=done"), 1),
+        (&format!("?slot={slot}&actor=bob"), 0),
+        (&format!("?slot={}&state=pending", &slot[..7]), 0),
         (&format!("?slot={}", slot.to_uppercase()), 1),
     ] {
         let page = open(&gateway, &format!("/records{query}")).await;
@@ -197,7 +200,9 @@ async fn what_is_in_doubt_is_counted_on_every_page_and_told_on_its_own() {
     let record = open(&gateway, &format!("/records/{slot}")).await;
 
     assert_eq!(
-        list.text.matches("type=\"checkbox\" name=\"slot\"").count(),
+        list.text
+            .matches("type=\"checkbox\" name=\"attempt\"")
+            .count(),
         3
     );
     list.has("how it ended is unknown");
@@ -207,6 +212,21 @@ async fn what_is_in_doubt_is_counted_on_every_page_and_told_on_its_own() {
     open(&gateway, "/")
         .await
         .has("data-now=\"in_doubt\">3</span>");
+}
+
+#[tokio::test]
+async fn more_outcomes_than_fit_a_page_are_reached_by_its_link() {
+    let gateway = in_doubt(203, "").await;
+
+    let first = open(&gateway, "/in-doubt?operation=/orders").await;
+    let (_, next) = first.text.split_once("rel=\"next\" href=\"").unwrap();
+    let next = next.split('"').next().unwrap().replace("&amp;", "&");
+    let second = open(&gateway, &next).await;
+
+    assert!(next.contains("operation=%2Forders&after="), "{next}");
+    let rows = |text: &str| text.matches("name=\"attempt\"").count();
+    assert_eq!((rows(&first.text), rows(&second.text)), (200, 3));
+    second.has_not("rel=\"next\"");
 }
 
 #[tokio::test]

@@ -38,6 +38,11 @@ pub(super) fn ballot(told: Option<&Value>) -> Result<Option<Ballot>, Fault> {
     Ok(Some(Ballot::from_bytes(told)))
 }
 
+/// The server's date, which comes second in every answer.
+pub(super) fn date(told: &[Value]) -> Result<Duration, Fault> {
+    time(told.get(1).ok_or_else(odd)?)
+}
+
 fn time(told: &Value) -> Result<Duration, Fault> {
     let Value::Int(millis) = told else {
         return Err(odd());

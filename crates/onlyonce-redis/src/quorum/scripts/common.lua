@@ -1,16 +1,19 @@
 -- KEYS: the register, the identity of this server
--- ARGV: the server's place, the set of servers, the set's epoch; then what the script needs
-local REFUSED, VOTED, TOLD, STRANGER = 0, 1, 2, 3
+-- ARGV: the server's place, the set of servers, the set's epoch, until when by this server's clock the
+-- question counts; then what the script needs
+local REFUSED, VOTED, TOLD, STRANGER, LATE = 0, 1, 2, 3, 4
 local PROMISE_KEPT, PROMISED_KEPT_MIN, FLOOR_EVERY = 600000, 60000, 25000
 
 local id = redis.call('HMGET', KEYS[2],
-  'seat', 'members', 'epoch', 'votes', 'round', 'floor', 'floor_at')
+  'seat', 'members', 'epoch', 'votes', 'round', 'floor', 'floor_at', 'cast')
 if id[1] ~= ARGV[1] or id[2] ~= ARGV[2] or id[3] ~= ARGV[3] or id[4] ~= 'yes' then
   return { STRANGER, id[1] or '', id[2] or '', id[3] or '', id[4] or '' }
 end
 local round_max, floor = tonumber(id[5] or '0'), tonumber(id[6] or '0')
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
+
+if now > tonumber(ARGV[4]) then return { LATE, now } end
 
 local function digits(number) return string.format('%.0f', number) end
 
@@ -53,6 +56,11 @@ local function note_round(ballot)
     round_max = round
     redis.call('HSET', KEYS[2], 'round', digits(round))
   end
+end
+
+-- So that a server that went back to an older state of its own is noticed.
+local function note_vote()
+  redis.call('HSET', KEYS[2], 'cast', digits(tonumber(id[8] or '0') + 1))
 end
 
 -- What this server has: its time, the promise, the accepted ballot, how long ago, the value.

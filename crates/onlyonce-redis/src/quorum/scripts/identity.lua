@@ -1,12 +1,12 @@
 -- KEYS: the identity of this server. ARGV: what to do; then the place, the set of servers, the epoch
--- or a time, and what it needs besides.
+-- or a time, and what it needs besides: another number, and since when the server has waited.
 local verb, seat, members, number, more = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local function digits(n) return string.format('%.0f', n) end
 local FOUND_WITHIN = 30000
 
-local id = redis.call('HMGET', KEYS[1], 'seat', 'members', 'epoch', 'votes')
+local id = redis.call('HMGET', KEYS[1], 'seat', 'members', 'epoch', 'votes', 'joined', 'round')
 local ours = id[1] == seat and id[2] == members
 
 if verb == 'found' then
@@ -23,9 +23,15 @@ elseif verb == 'join' then
       'votes', 'waiting', 'joined', digits(now))
   end
 elseif verb == 'admit' then
-  if ours and id[3] == number and id[4] == 'waiting' then
-    redis.call('HSET', KEYS[1], 'votes', 'yes', 'round', more, 'floor', more,
+  -- Only if it has lost nothing since it was seen to wait.
+  if ours and id[3] == number and id[4] == 'waiting' and id[5] == ARGV[6] then
+    local round = digits(math.max(tonumber(more), tonumber(id[6] or '0')))
+    redis.call('HSET', KEYS[1], 'votes', 'yes', 'round', round, 'floor', round,
       'floor_at', digits(now))
+  end
+elseif verb == 'demote' then
+  if ours and id[3] == number and id[4] == 'yes' then
+    redis.call('HSET', KEYS[1], 'votes', 'waiting', 'joined', digits(now))
   end
 elseif verb == 'raise' then
   -- `more` is the set of servers it may belong to so far.
@@ -35,6 +41,7 @@ elseif verb == 'raise' then
   end
 end
 
-id = redis.call('HMGET', KEYS[1], 'seat', 'members', 'epoch', 'votes', 'joined', 'longest', 'round')
+id = redis.call('HMGET', KEYS[1],
+  'seat', 'members', 'epoch', 'votes', 'joined', 'longest', 'round', 'cast')
 return { now, id[1] or '', id[2] or '', id[3] or '0', id[4] or '', id[5] or '0', id[6] or '0',
-  id[7] or '0' }
+  id[7] or '0', id[8] or '0' }

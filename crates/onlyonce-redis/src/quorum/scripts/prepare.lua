@@ -1,14 +1,15 @@
 -- ARGV: ballot, whether to promise only if nothing was accepted
-local ballot, only_if_new = ARGV[4], ARGV[5] == '1'
+local ballot, only_if_new = ARGV[5], ARGV[6] == '1'
 raise_floor()
 local r = redis.call('HMGET', KEYS[1], 'p', 'b', 't')
 local accepted = r[2]
 if only_if_new and accepted then return seen(TOLD, r[1], accepted, r[3]) end
 local promised = r[1] or end_of(floor)
-if less(ballot, promised) then return { REFUSED, promised } end
+if less(ballot, promised) then return { REFUSED, now, promised } end
 
 redis.call('HSET', KEYS[1], 'p', ballot)
 note_round(ballot)
+note_vote()
 if not accepted then
   redis.call('PEXPIRE', KEYS[1], PROMISE_KEPT)
 else

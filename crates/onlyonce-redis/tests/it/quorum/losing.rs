@@ -1,5 +1,6 @@
 //! What a quorum survives, what it refuses, and that nothing is wrong afterwards.
 
+use std::os::unix::fs::MetadataExt as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,6 +26,7 @@ pub(super) fn claim() -> Claim {
         fingerprint: Fingerprint::new(Fingerprint::RECIPE, [1; 32]),
         token: Token::generate(&entropy),
         on_lapse: OnLapse::Hold,
+        must_last: false,
         lease_for: LONG,
         keep_for: LONG,
         meta: meta(),
@@ -328,4 +330,48 @@ async fn a_full_server_takes_no_new_keys_but_replays_and_completes() {
         matches!(completed, Ok(Completed::Stored(_))),
         "{completed:?}"
     );
+}
+
+#[tokio::test]
+async fn a_server_that_went_back_to_an_older_state_does_not_vote_until_it_is_admitted() {
+    let group = Group::start(3, true);
+    let quorum = RedisQuorum::open(&group.url(&[0, 1, 2], "")).await.unwrap();
+    let store = quorum.store();
+    let operate = store.operate().unwrap();
+    run_once(&**store, "in the backup").await;
+    let data = group.servers[0].folder().join("appendonlydir");
+    let backup = data.with_extension("backup");
+    copy(&data, &backup);
+    let done = run_once(&**store, "done").await;
+    operate.recheck().await.unwrap();
+
+    group.servers[0].kill().unwrap();
+    for file in std::fs::read_dir(&data).unwrap() {
+        std::fs::remove_file(file.unwrap().path()).unwrap();
+    }
+    copy(&backup, &data);
+    group.servers[0].start_again().unwrap();
+    operate.recheck().await.unwrap();
+
+    assert_eq!(voting(&quorum).await, 2);
+    assert_replays(&**store, &done, "done").await;
+    quorum.admit(&group.seat(0)).await.unwrap();
+    assert_eq!(voting(&quorum).await, 3);
+    group.servers[1].kill().unwrap();
+    assert_replays(&**store, &done, "done").await;
+}
+
+/// With their owner, who is not always us.
+fn copy(from: &std::path::Path, to: &std::path::Path) {
+    std::fs::create_dir_all(to).unwrap();
+    let mode = std::fs::metadata(from).unwrap().permissions();
+    std::fs::set_permissions(to, mode).unwrap();
+    for file in std::fs::read_dir(from).unwrap() {
+        let (file, owner) = (file.unwrap(), std::fs::metadata(from).unwrap());
+        let copied = to.join(file.file_name());
+        std::fs::copy(file.path(), &copied).unwrap();
+        for path in [to, &*copied] {
+            std::os::unix::fs::chown(path, Some(owner.uid()), Some(owner.gid())).unwrap();
+        }
+    }
 }

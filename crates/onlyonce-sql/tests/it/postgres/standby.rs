@@ -47,6 +47,8 @@ async fn an_answer_that_only_the_primary_has_is_not_replayed() {
     let store = PostgresStore::open(&url).await.unwrap();
     let seen = store.get(&claim.slot).await.unwrap().unwrap();
     assert_eq!(body(&seen), b"once", "it is what the primary has");
+    let told = store.get_durable(&claim.slot).await;
+    assert_eq!(told.unwrap_err().kind, StoreErrorKind::Unavailable);
     let retried = store.claim(&rival(&claim)).await;
     assert_eq!(retried.unwrap_err().kind, StoreErrorKind::Unavailable);
     let again = store.complete(&lease, &answer("once"), LONG).await;
@@ -57,6 +59,8 @@ async fn an_answer_that_only_the_primary_has_is_not_replayed() {
     // With its standby it may be told, and then a failover does not forget it.
     tokio::task::block_in_place(|| standby.start_again()).unwrap();
     until(async || store.claim(&rival(&claim)).await.is_ok()).await;
+    let told = store.get_durable(&claim.slot).await.unwrap().unwrap();
+    assert_eq!(body(&told), b"once");
     tokio::task::block_in_place(|| {
         primary.kill().unwrap();
         standby.promote().unwrap();

@@ -26,6 +26,7 @@ pub(super) fn fresh() -> Claim {
         fingerprint: Fingerprint::new(Fingerprint::RECIPE, [1; 32]),
         token: Token::generate(&entropy),
         on_lapse: OnLapse::Rerun,
+        must_last: false,
         lease_for: LONG,
         keep_for: LONG,
         meta: Arc::new(Meta {

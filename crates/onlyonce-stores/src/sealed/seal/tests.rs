@@ -3,6 +3,8 @@ use std::time::Duration;
 use http::StatusCode;
 use onlyonce_core::OsEntropy;
 
+use crate::packed::UNPACKED_BYTES_MAX;
+
 use super::*;
 
 const SLOT: Slot = Slot::from_bytes([2; Slot::BYTES]);
@@ -74,6 +76,15 @@ fn nothing_is_unpacked_beyond_the_bound() {
 fn what_is_too_large_to_be_unpacked_is_not_packed() {
     assert!(pack(&vec![0; UNPACKED_BYTES_MAX], 0).is_some());
     assert!(pack(&vec![0; UNPACKED_BYTES_MAX + 1], 0).is_none());
+}
+
+#[test]
+fn nothing_of_one_answer_is_in_the_next_that_is_packed() {
+    let (one, two) = (vec![1; 5000], vec![2; 70_000]);
+    let first = pack(&one, 0);
+
+    assert_ne!(pack(&two, 0), first);
+    assert_eq!(pack(&one, 0), first);
 }
 
 #[test]

@@ -93,7 +93,7 @@ async fn a_forget_whose_caller_goes_away_is_in_force_too() {
     }
 }
 
-/// Nobody knows when the store will do it, or whether it has; so it counts as another's.
+/// When the store will do it, or whether it has, is unknown; so it counts as another's.
 #[tokio::test(start_paused = true)]
 async fn after_a_forget_of_unknown_end_even_an_exclusive_cache_looks_again_soon() {
     let bed = Bed::exclusive();

@@ -4,7 +4,7 @@ use onlyonce_core::{Entropy, Token};
 
 use super::*;
 
-/// That whoever asks for the record gets an error, and nothing runs.
+/// That a caller who asks for the record gets an error, and nothing runs.
 async fn assert_refused(store: &Sealed, claim: &Claim, why: &str) {
     let claimed = store.claim(&rival(claim)).await;
     let completed = store.complete(&claim.lease(), &answer("late"), LONG).await;

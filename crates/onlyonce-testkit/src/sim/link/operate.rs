@@ -26,6 +26,10 @@ impl Operate for Link {
         self.reach().await?.get(slot).await
     }
 
+    async fn get_durable(&self, slot: &Slot) -> Result<Option<Record>, StoreError> {
+        self.reach().await?.get_durable(slot).await
+    }
+
     async fn list(&self, filter: &Filter, page: &Page) -> Result<Vec<(Slot, Record)>, StoreError> {
         self.reach().await?.list(filter, page).await
     }

@@ -33,6 +33,8 @@ pub(in crate::sim) struct Tenure {
     /// When it was finished, and every expiry an answer could have named since.
     pub(in crate::sim) finished: Option<Ms>,
     shown: Vec<Ms>,
+    /// Its answer is an operator's, not its holder's.
+    pub(in crate::sim) resolved: bool,
     /// When it was released as unknown.
     pub(in crate::sim) doubted: Option<Ms>,
     /// Lapses that ended because the holder came back before anyone else.
@@ -105,6 +107,7 @@ impl Tenure {
             phase: Phase::Pending,
             finished: None,
             shown: Vec::new(),
+            resolved: false,
             doubted: None,
             lapses: Vec::new(),
             replays: 0,

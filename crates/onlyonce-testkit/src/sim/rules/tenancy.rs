@@ -128,7 +128,8 @@ fn succession(old: &Tenure, new: &Tenure) -> Checked {
                 && new.on_lapse == OnLapse::Rerun
         }
         Closing::Expired => {
-            let kept = old.on_lapse != OnLapse::Hold || old.finished.is_some();
+            let answered = old.finished.is_some() && !old.resolved;
+            let kept = old.on_lapse != OnLapse::Hold || answered;
             kept || at >= old.promised
         }
         Closing::NotRun | Closing::Forgotten => true,

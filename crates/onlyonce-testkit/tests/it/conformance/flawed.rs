@@ -38,6 +38,8 @@ pub(super) enum Flaw {
     DropsTrailers,
     ExtendsLeases,
     ResolvesLive,
+    ResolvesShorter,
+    DiscardsAnything,
     SweepsLive,
     CountsOnce,
     LastOfferWins,
@@ -186,6 +188,7 @@ impl Store for Flawed {
                     fingerprint: record.fingerprint,
                     token: lease.token,
                     on_lapse: record.on_lapse,
+                    must_last: false,
                     lease_for: lease.lease_for,
                     keep_for,
                     meta: record.meta,
@@ -294,7 +297,28 @@ impl Operate for Flawed {
             };
             self.sound.release(&lease, Release::Unknown).await?;
         }
+        let found = self.found(slot).await;
+        let lapsed = found.filter(|record| StateName::of(record) == StateName::Lapsed);
+        if let Some(record) = lapsed.filter(|_| self.has(Flaw::ResolvesShorter)) {
+            let lease = Lease {
+                slot: *slot,
+                token: record.token,
+                fingerprint: record.fingerprint,
+                lease_for: Duration::ZERO,
+                keep_for: Duration::MAX,
+                attempt: record.attempt,
+            };
+            self.sound.complete(&lease, response, keep_for).await?;
+            return Ok(Resolved::Stored);
+        }
         self.sound.resolve(slot, response, keep_for).await
+    }
+
+    async fn discard(&self, slot: &Slot) -> Result<Resolved, StoreError> {
+        if self.has(Flaw::DiscardsAnything) && self.sound.forget(slot).await? {
+            return Ok(Resolved::Stored);
+        }
+        self.sound.discard(slot).await
     }
 
     async fn sweep(&self, records_max: usize) -> Result<usize, StoreError> {

@@ -147,6 +147,7 @@ async fn answer(store: &dyn Store, ask: Ask) -> Result<Told, StoreError> {
                 fingerprint: lease.fingerprint,
                 token: lease.token,
                 on_lapse,
+                must_last: false,
                 lease_for: lease.lease_for,
                 keep_for: lease.keep_for,
                 meta: Arc::new(meta),

@@ -47,6 +47,11 @@ fn a_report_says_in_sentences_what_enforcing_would_have_done() {
         "{text}"
     );
     assert!(text.contains("key 7c9e6679…0a1b2c3d"), "{text}");
+    assert!(text.contains("since 2026-01-01 00:00:00 UTC."), "{text}");
+    assert!(
+        text.contains("      2026-01-01 00:00:02 UTC, key"),
+        "{text}"
+    );
     let last = text.lines().last().unwrap();
     assert!(
         last.contains("mode = \"enforce\" in the [[route]] with match = \"POST /orders\""),
