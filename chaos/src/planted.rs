@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use clap::ValueEnum;
 use onlyonce_core::Store;
-use onlyonce_gateway::{Config, Gateway, config};
+use onlyonce_gateway::{Gateway, Settings};
 
 use self::redlock::Redlock;
 use self::unfenced::Unfenced;
@@ -47,26 +47,26 @@ impl Planted {
 
 /// Serves on a store that does not fence, until it is killed.
 pub(crate) async fn unfenced(settings: &Path) -> Result<(), Failure> {
-    let config = load(settings)?;
-    serve(&config, |sound| Arc::new(Unfenced { sound })).await
+    let settings = load(settings)?;
+    serve(&settings, |sound| Arc::new(Unfenced { sound })).await
 }
 
 /// Serves on plain Redlock, until it is killed.
 pub(crate) async fn redlock(settings: &Path) -> Result<(), Failure> {
-    let config = load(settings)?;
-    let servers = redlock::servers(config.store_url())?;
-    serve(&config, |sound| Arc::new(Redlock::new(servers, sound))).await
+    let settings = load(settings)?;
+    let servers = redlock::servers(settings.config().store_url())?;
+    serve(&settings, |sound| Arc::new(Redlock::new(servers, sound))).await
 }
 
-fn load(settings: &Path) -> Result<Config, Failure> {
-    config::load(Some(settings), std::env::vars(), &[]).map_err(Failure::doing("read the settings"))
+fn load(file: &Path) -> Result<Settings, Failure> {
+    Settings::load(Some(file), std::env::vars(), &[]).map_err(Failure::doing("read the settings"))
 }
 
 async fn serve(
-    config: &Config,
+    settings: &Settings,
     wrap: impl FnOnce(Arc<dyn Store>) -> Arc<dyn Store>,
 ) -> Result<(), Failure> {
-    let _gateway = Gateway::start_around(config, wrap)
+    let _gateway = Gateway::start_around(settings, wrap)
         .await
         .map_err(Failure::doing("start a gateway with a bug"))?;
     std::future::pending().await

@@ -7,7 +7,7 @@ use http::{StatusCode, Uri};
 use onlyonce_core::engine::Who;
 use onlyonce_core::operate::{Filter, Page};
 use onlyonce_core::{Engine, Fingerprint, Key, KeyRule, Outcome, Policy, Response};
-use onlyonce_gateway::{RecordsPage, config};
+use onlyonce_gateway::{RecordsPage, Settings};
 use tower::ServiceExt as _;
 
 use crate::layered::{Answer, Ask, block_on};
@@ -24,7 +24,7 @@ pub fn admin(data: &[u8]) {
 }
 
 async fn asked(mut ask: Ask) {
-    let settings = config::load(
+    let settings = Settings::load(
         None,
         [],
         &[

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Subcommand;
-use onlyonce_gateway::config::{self, Config};
+use onlyonce_gateway::{Settings, config};
 
 use crate::said::{NO, give, say};
 
@@ -36,9 +36,9 @@ pub fn run(action: &Action) -> ExitCode {
 
 fn check(file: &Path, with_variables: bool) -> ExitCode {
     let variables = std::env::vars().filter(|_| with_variables);
-    match config::check(Some(file), variables, &[]) {
-        Ok(config) => {
-            say(format_args!("{}: {}", file.display(), summary(&config)));
+    match Settings::load(Some(file), variables, &[]) {
+        Ok(settings) => {
+            say(format_args!("{}: {}", file.display(), summary(&settings)));
             ExitCode::SUCCESS
         }
         Err(error) => {
@@ -48,14 +48,15 @@ fn check(file: &Path, with_variables: bool) -> ExitCode {
     }
 }
 
-fn summary(config: &Config) -> String {
-    let routes = match config.route.len() {
+fn summary(settings: &Settings) -> String {
+    let routes = match settings.config().route.len() {
         0 => "good; no routes, one rule for all".to_owned(),
         1 => "good; 1 route".to_owned(),
         more => format!("good; {more} routes"),
     };
-    match config.observed().len() {
+    let observed = settings.observed();
+    match observed.len() {
         0 => routes,
-        _ => format!("{routes}; only observed: {}", config.observed().join(", ")),
+        _ => format!("{routes}; only observed: {}", observed.join(", ")),
     }
 }

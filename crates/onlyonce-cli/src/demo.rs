@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use onlyonce_core::{Entropy as _, OsEntropy, Profile};
 use onlyonce_demo::{Demo, Options, StartError};
-use onlyonce_gateway::{Config, Gateway, config};
+use onlyonce_gateway::{Gateway, Settings, config};
 use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -114,10 +114,10 @@ async fn serve(args: &Args) -> Result<usize, DemoError> {
     let inside = TcpListener::bind("127.0.0.1:0").await;
     let inside = inside.map_err(DemoError::Listen)?;
     let services = inside.local_addr().map_err(DemoError::Listen)?;
-    let settings = args.data.join("gateway.toml");
-    std::fs::write(&settings, in_front_of(services, &args.log)).map_err(unusable)?;
-    let config = settings_of(args, &settings)?;
-    onlyonce_gateway::log::start(&config.log);
+    let file = args.data.join("gateway.toml");
+    std::fs::write(&file, in_front_of(services, &args.log)).map_err(unusable)?;
+    let settings = settings_of(args, &file)?;
+    onlyonce_gateway::log::start(&settings);
 
     let options = Options {
         intakes: args.intakes.clone(),
@@ -133,7 +133,7 @@ async fn serve(args: &Args) -> Result<usize, DemoError> {
     };
     let demo = Demo::start(&options, inside).await?;
     // On the engine of the services: operators see all of it in one place.
-    let gateway = Gateway::start_on(&config, demo.observed().clone()).await?;
+    let gateway = Gateway::start_on(&settings, demo.observed().clone()).await?;
 
     let (listen, admin) = (gateway.address(), gateway.admin_address());
     say(format_args!(
@@ -197,12 +197,12 @@ fn in_front_of(services: SocketAddr, log: &str) -> String {
 }
 
 /// The gateway's settings as they are read from their file and the flags.
-fn settings_of(args: &Args, settings: &Path) -> Result<Config, config::ConfigError> {
+fn settings_of(args: &Args, file: &Path) -> Result<Settings, config::ConfigError> {
     let flags = [
         ("listen", args.listen.to_string()),
         ("admin", args.admin.to_string()),
     ];
-    config::load(Some(settings), [], &flags)
+    Settings::load(Some(file), [], &flags)
 }
 
 /// What makes this start's keys its own.

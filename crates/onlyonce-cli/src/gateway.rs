@@ -5,7 +5,8 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use onlyonce_gateway::{Config, Gateway, config};
+use onlyonce_gateway::config::ConfigError;
+use onlyonce_gateway::{Gateway, Settings};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use self::notice::Notices;
@@ -64,7 +65,7 @@ enum Action {
 }
 
 impl Args {
-    fn load(&self) -> Result<Config, config::ConfigError> {
+    fn load(&self) -> Result<Settings, ConfigError> {
         let flags: Vec<(&'static str, String)> = [
             ("upstream", &self.upstream),
             ("listen", &self.listen),
@@ -77,7 +78,7 @@ impl Args {
         .into_iter()
         .filter_map(|(name, value)| Some((name, value.clone()?)))
         .collect();
-        config::check(self.config.as_deref(), std::env::vars(), &flags)
+        Settings::load(self.config.as_deref(), std::env::vars(), &flags)
     }
 }
 
@@ -86,8 +87,8 @@ pub async fn run(args: &Args) -> ExitCode {
     if let Some(Action::Reload(asked)) = &args.action {
         return reload::run(asked).await;
     }
-    let config = match args.load() {
-        Ok(config) => config,
+    let settings = match args.load() {
+        Ok(settings) => settings,
         Err(error) => return failed(&error),
     };
     // Before anyone knows that it runs: without a handler, a signal would end it.
@@ -95,17 +96,17 @@ pub async fn run(args: &Args) -> ExitCode {
         Ok(signals) => signals,
         Err(error) => return failed(&error),
     };
-    onlyonce_gateway::log::start(&config.log);
+    onlyonce_gateway::log::start(&settings);
     let reloads = match Reloads::listen() {
         Ok(reloads) => reloads,
         Err(error) => return failed(&error),
     };
-    let gateway = match Gateway::start(&config).await {
+    let gateway = match Gateway::start(&settings).await {
         Ok(gateway) => gateway,
         Err(error) => return failed(&error),
     };
-    let mut notices = Notices::new(&config);
-    notices.started(&config, args.config.as_deref(), &gateway);
+    let mut notices = Notices::new(&settings);
+    notices.started(&settings, args.config.as_deref(), &gateway);
     supervisor::ready();
     signals.stopped(args, &gateway, &mut notices, reloads).await;
     supervisor::stopping();
@@ -151,12 +152,12 @@ impl Signals {
                 asked = reloads.asked() => Some(asked),
             };
             supervisor::reloading();
-            let reloaded = args.load().and_then(|config| {
-                gateway.reload(&config)?;
-                Ok(config)
+            let reloaded = args.load().and_then(|settings| {
+                gateway.reload(&settings)?;
+                Ok(settings)
             });
             match &reloaded {
-                Ok(config) => notices.reloaded(config),
+                Ok(settings) => notices.reloaded(settings),
                 Err(error) => notices.complain(&format!("the old settings stay: {error}")),
             }
             supervisor::ready();

@@ -16,11 +16,12 @@ use onlyonce_observe::{Observed, Observers};
 use onlyonce_tower::observe::Observing;
 
 use self::guard::Guard;
-pub(crate) use self::health::Settings;
+pub(crate) use self::health::Shown;
 use self::now::History;
 use self::problem::Problem;
+pub(crate) use self::resolved::resolved;
 use crate::audit::Trail;
-use crate::config::Config;
+use crate::settings::{AdminToken, Settings};
 use crate::upstream::Healths;
 
 mod audit;
@@ -55,7 +56,7 @@ pub use self::health::{
 pub use self::now::{NowView, SampleView, StoreOperationView, TotalsView};
 pub use self::observed::{ExampleView, ObservedReport, ObservedRouteView, ObservedView, SeenView};
 pub use self::records::{RecordsPage, StatsView};
-pub(crate) use self::serve::{AdminPatience, serve};
+pub(crate) use self::serve::serve;
 pub use self::top::TopView;
 pub use self::upstreams::{FailureView, UpstreamView, UpstreamsView};
 pub use self::view::{HeaderView, RecordView, ResponseView, StepView};
@@ -80,18 +81,19 @@ pub(crate) struct Admin {
     enforces: Arc<AtomicBool>,
     /// For what it knows of the store's breaker.
     observed: Observed,
-    settings: Settings,
+    shown: Shown,
 }
 
 impl Admin {
     /// The operators' side of a gateway that listens for them on `bound`.
     pub(crate) fn new(
         observed: Observed,
-        config: &Config,
+        settings: &Settings,
         bound: SocketAddr,
-        token: Option<&str>,
-        settings: Settings,
+        shown: Shown,
     ) -> Self {
+        let operators = &settings.operators;
+        let token = settings.credentials.admin_token.as_ref();
         let history = History::start(&observed.engine, observed.observers.metrics());
         Self {
             history,
@@ -99,13 +101,17 @@ impl Admin {
             sizes: Arc::default(),
             trail: observed.observers.trail().map(Arc::new),
             observers: observed.observers.clone(),
-            guard: Guard::new(bound, config.admin_hosts.as_deref(), token),
+            guard: Guard::new(
+                bound,
+                operators.hosts.as_deref(),
+                token.map(AdminToken::expose),
+            ),
             healths: None,
-            needs_upstreams: config.ready_upstreams.unwrap_or(false),
+            needs_upstreams: operators.needs_upstreams,
             observing: Observing::new(),
             enforces: Arc::new(AtomicBool::new(true)),
             observed,
-            settings,
+            shown,
         }
     }
 

@@ -1,6 +1,6 @@
 //! What a gateway is told: a TOML file, `ONLYONCE_…` variables and flags, one typed schema. A
 //! setting that is unknown or cannot hold is an error that says where it is and what would be
-//! right.
+//! right. What a gateway works by are [`Settings`](crate::Settings).
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -9,27 +9,25 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use onlyonce_core::Policy;
+use crate::settings::defaults;
+
 pub use onlyonce_core::bounds::{
     Count, DAY, GIBIBYTE, HOUR, KIBIBYTE, MEBIBYTE, MINUTE, SECOND, Span,
 };
 pub use onlyonce_core::policy::ScopePart;
 pub use onlyonce_core::profile::{Retention, Rules, Timeout};
 
-pub(crate) use self::breaker::{FAILURES, PROBE, RESET};
-pub use self::check::{Warning, warnings};
-pub(crate) use self::check::{holds, is_upstream};
 pub use self::contracts::Contract;
+pub(crate) use self::contracts::Wrong;
 pub use self::docs::markdown;
 pub use self::error::{ConfigError, Problem};
 pub use self::identity::{Identity, KeyPlace, UpstreamHeader};
-pub use self::load::{check, load, read};
+pub(crate) use self::load::resolved;
+pub use self::load::{load, read};
 pub use self::mcp::{Mcp, Protocol, Verification};
 pub use self::reconcile::{Lookup, LookupTable, Piece, Pointer, StatusNumber, Template, Variable};
 pub use self::units::{Ask, HostName, Match, Operation, ProfileName};
 
-mod breaker;
-mod check;
 mod contracts;
 mod docs;
 mod document;
@@ -41,9 +39,6 @@ mod reconcile;
 #[cfg(test)]
 mod tests;
 mod units;
-
-/// Bytes of keyed requests' bodies that are held at a time, unless the settings say otherwise.
-const BUFFERED_BYTES: usize = 256 << 20;
 
 /// What requests that no route matches are called where they are counted.
 pub(crate) const REST: &str = "*";
@@ -139,55 +134,11 @@ pub struct Config {
 }
 
 impl Config {
-    /// The largest response body that any route stores, in bytes.
-    pub(crate) fn response_bytes_max(&self) -> usize {
-        let largest = self
-            .policies()
-            .map(|policy| policy.limits.response_bytes_max);
-        largest.max().unwrap_or_default()
-    }
-
-    /// The largest body that a keyed request may have on any route, in bytes.
-    pub(crate) fn request_bytes_max(&self) -> usize {
-        let largest = self
-            .policies()
-            .map(|policy| policy.limits.request_bytes_max);
-        largest.max().unwrap_or_default()
-    }
-
-    /// How many bytes of keyed requests' bodies may be held at a time.
-    pub(crate) fn buffered_bytes(&self) -> usize {
-        let given = self.limits.buffered_bytes.map(Count::as_usize);
-        given.unwrap_or_else(|| self.request_bytes_max().max(BUFFERED_BYTES))
-    }
-
     /// Whether a route, or what no route matches, is only observed.
     pub(crate) fn is_observed(&self, route: Option<&Route>) -> bool {
         let own = route.and_then(|route| route.mode);
         let passes = route.is_some_and(|route| route.pass);
-        !passes && own.or(self.mode) == Some(Mode::Observe)
-    }
-
-    /// The names of what is only observed: each route's `match`, and `*` for what no route matches.
-    pub fn observed(&self) -> Vec<String> {
-        let routes = self.route.iter().filter(|it| self.is_observed(Some(it)));
-        let mut names: Vec<_> = routes.map(|route| route.matches.to_string()).collect();
-        if self.upstream.is_some() && self.is_observed(None) {
-            names.push(REST.to_owned());
-        }
-        names
-    }
-
-    /// Whether no request meets a contract that holds.
-    pub(crate) fn enforces_nothing(&self) -> bool {
-        let holds = |route: &Route| !route.pass && !self.is_observed(Some(route));
-        let rest_holds = self.upstream.is_some() && !self.is_observed(None);
-        !rest_holds && !self.route.iter().any(holds)
-    }
-
-    fn policies(&self) -> impl Iterator<Item = Policy> {
-        let routes = self.route.iter().filter(|route| !route.pass).map(Some);
-        routes.chain([None]).filter_map(|it| self.policy(it).ok())
+        !passes && own.or(self.mode).unwrap_or(defaults::MODE) == Mode::Observe
     }
 }
 
@@ -337,6 +288,13 @@ pub struct Jwt {
     pub issuer: Option<String>,
     /// The audience tokens must have.
     pub audience: Option<String>,
+}
+
+impl Jwt {
+    /// Whether the key file is a JWKS file.
+    pub(crate) fn is_key_set(&self) -> bool {
+        self.key_file.extension().is_some_and(|it| it == "json")
+    }
 }
 
 /// How a token is signed.

@@ -11,16 +11,15 @@ use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, HeaderName};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use onlyonce_core::DerivedId;
-use onlyonce_tower::{Execution, with_member};
+use onlyonce_tower::{Execution, PathParams, with_member};
 use tower_service::Service;
 
 use crate::config::{Identity, KeyPlace, UpstreamHeader};
 use crate::failure::{Failure, Sent};
 use crate::lookup::{Asking, Via};
+use crate::settings::defaults;
 use crate::upstream::{AnswerBody, Upstream, UpstreamBody, UpstreamError};
 
-pub(crate) const OPERATION: HeaderName = HeaderName::from_static("onlyonce-operation");
-pub(crate) const ATTEMPT: HeaderName = HeaderName::from_static("onlyonce-attempt");
 /// What a client cannot say: upstreams trust the gateway alone for it.
 const OWN_START: &str = "onlyonce-";
 /// Headers that vouch for the body as it was sent. With another member they would be wrong.
@@ -34,9 +33,9 @@ const VOUCHES: [HeaderName; 4] = [
 /// The names of the headers that tell an upstream which operation it is asked for.
 #[derive(Clone, Debug)]
 pub(crate) struct Names {
-    operation: HeaderName,
-    attempt: HeaderName,
-    are_sent: bool,
+    pub(crate) operation: HeaderName,
+    pub(crate) attempt: HeaderName,
+    pub(crate) are_sent: bool,
 }
 
 impl Names {
@@ -68,9 +67,9 @@ impl Names {
             given.as_ref().map_or(usual, |it| it.name().clone())
         };
         Self {
-            operation: name(&identity.operation_header, OPERATION),
-            attempt: name(&identity.attempt_header, ATTEMPT),
-            are_sent: identity.headers.unwrap_or(true),
+            operation: name(&identity.operation_header, defaults::OPERATION_HEADER),
+            attempt: name(&identity.attempt_header, defaults::ATTEMPT_HEADER),
+            are_sent: identity.headers.unwrap_or(defaults::IDENTITY_HEADERS),
         }
     }
 
@@ -98,8 +97,6 @@ pub(crate) struct Naming {
     pub(crate) place: Option<KeyPlace>,
     /// How it is found out whether an operation happened.
     pub(crate) asking: Option<Arc<Asking>>,
-    /// The pattern of the route's path, whose parameters a look may need.
-    pub(crate) matcher: Option<Arc<matchit::Router<()>>>,
 }
 
 impl Naming {
@@ -112,12 +109,8 @@ impl Naming {
         let Some(asking) = &self.asking else {
             return Ok(());
         };
-        let path = request.uri().path();
-        let found = self
-            .matcher
-            .as_ref()
-            .and_then(|matcher| matcher.at(path).ok());
-        let param = |name: &str| found.as_ref().and_then(|found| found.params.get(name));
+        let params = request.extensions().get::<PathParams>();
+        let param = |name: &str| params.and_then(|params| params.get(name));
         let body = request.body().data().cloned().unwrap_or_default();
         asking
             .check(execution, param, &body)

@@ -16,31 +16,30 @@ use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter}
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::registry::LookupSpan;
 
-use crate::config::{Count, Log, LogFormat, LogLevel};
-
-/// D0 §9.2.3: a hundredth of what is for debugging.
-pub(crate) const SAMPLE_DEBUG: u32 = 100;
+use crate::config::{LogFormat, LogLevel};
+use crate::settings::Settings;
 
 /// Writes the log of this process to stderr from now on. Only the first call does something.
-pub fn start(config: &Log) {
-    let subscriber = subscriber(config, io::stderr);
+pub fn start(settings: &Settings) {
+    let subscriber = subscriber(settings, io::stderr);
     // A second gateway in a process shares the log of the first.
     drop(tracing::subscriber::set_global_default(subscriber));
 }
 
 /// What writes the log to `writer`.
-pub fn subscriber<W>(config: &Log, writer: W) -> impl Subscriber + Send + Sync + use<W>
+pub fn subscriber<W>(settings: &Settings, writer: W) -> impl Subscriber + Send + Sync + use<W>
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
-    let level = match config.level.unwrap_or(LogLevel::Warn) {
+    let log = settings.log;
+    let level = match log.level {
         LogLevel::Debug => LevelFilter::DEBUG,
         LogLevel::Info => LevelFilter::INFO,
         LogLevel::Warn => LevelFilter::WARN,
         LogLevel::Error => LevelFilter::ERROR,
     };
-    let info = Sample::one_in(config.sample_info.map_or(1, Count::as_u32));
-    let debug = Sample::one_in(config.sample_debug.map_or(SAMPLE_DEBUG, Count::as_u32));
+    let info = Sample::one_in(log.sample_info);
+    let debug = Sample::one_in(log.sample_debug);
     let sampled = dynamic_filter_fn(move |line, _| match *line.level() {
         Level::DEBUG | Level::TRACE => debug.takes(),
         Level::INFO => info.takes(),
@@ -56,7 +55,7 @@ where
         *line.level() <= at_least
     };
     let ours = tracing_subscriber::filter::filter_fn(ours).with_max_level_hint(level);
-    let (json, text) = match config.format.unwrap_or(LogFormat::Json) {
+    let (json, text) = match log.format {
         LogFormat::Json => {
             let lines = tracing_subscriber::fmt::layer().with_writer(writer);
             (Some(lines.event_format(Json::new())), None)

@@ -20,7 +20,7 @@ use tower_service::Service as _;
 
 use crate::auth_check;
 use crate::body::ClientBody;
-use crate::config::{ConfigError, Lookup, Piece, Pointer, Span, Template, Variable};
+use crate::config::{Lookup, Piece, Pointer, Span, Template, Variable};
 use crate::forward::Peer;
 use crate::identify::Names;
 use crate::target::TARGET_BYTES_MAX;
@@ -46,17 +46,17 @@ pub(crate) type Unusable = String;
 impl Asking {
     pub(crate) fn new(
         lookup: &Lookup,
+        authorization: Option<HeaderValue>,
         names: Names,
-        key_header: HeaderName,
-        body_bytes_max: usize,
-    ) -> Result<Self, ConfigError> {
-        Ok(Self {
-            authorization: authorization(lookup)?,
+        policy: &Policy,
+    ) -> Self {
+        Self {
             lookup: lookup.clone(),
+            authorization,
             names,
-            key_header,
-            body_bytes_max,
-        })
+            key_header: policy.http.key_header.clone(),
+            body_bytes_max: policy.limits.response_bytes_max,
+        }
     }
 
     pub(crate) fn reconciler(self: &Arc<Self>) -> Reconciler {
@@ -263,24 +263,6 @@ fn is_broken(parts: &response::Parts, body: &[u8]) -> bool {
         && !parts.headers.contains_key(CONTENT_ENCODING)
         && media_type(&parts.headers).is_some_and(is_json)
         && serde_json::from_slice::<&RawValue>(body).is_err()
-}
-
-/// The credential in the configured file.
-pub(crate) fn authorization(lookup: &Lookup) -> Result<Option<HeaderValue>, ConfigError> {
-    let Some(path) = &lookup.table().authorization_file else {
-        return Ok(None);
-    };
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| ConfigError::new(path.display(), format!("cannot be read: {error}")))?;
-    let mut value = HeaderValue::from_str(text.trim())
-        .ok()
-        .filter(|it| !it.is_empty())
-        .ok_or_else(|| {
-            let why = "is not the value of an Authorization header: write it like Bearer TOKEN";
-            ConfigError::new(path.display(), why)
-        })?;
-    value.set_sensitive(true);
-    Ok(Some(value))
 }
 
 /// What stands at a pointer.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::{StreamExt as _, stream};
 use onlyonce_core::Engine;
 
-use crate::config::{Config, REST};
+use crate::settings::Settings;
 
 /// Routes that are noted at a time.
 const AT_ONCE: usize = 16;
@@ -20,18 +20,16 @@ pub(crate) struct RouteScope {
     parts: String,
 }
 
-/// The scopes of the routes whose contract holds. Settings that are wrong are told elsewhere.
-pub(crate) fn of(config: &Config) -> Vec<RouteScope> {
-    let routes = config.route.iter();
-    let routes = routes.filter(|route| !route.pass && !config.is_observed(Some(route)));
-    let routes = routes.map(|route| (route.matches.to_string(), config.policy(Some(route))));
-    let rest = config.upstream.is_some() && !config.is_observed(None);
-    let rest = rest.then(|| (REST.to_owned(), config.policy(None)));
-    let scoped = routes.chain(rest).filter_map(|(route, policy)| {
-        let parts = policy.ok()?.http.scope;
-        let parts: Vec<String> = parts.iter().map(ToString::to_string).collect();
-        let parts = parts.join(", ");
-        Some(RouteScope { route, parts })
+/// The scopes of the routes whose contract holds.
+pub(crate) fn of(settings: &Settings) -> Vec<RouteScope> {
+    let routes = settings.routes.each().filter(|route| route.enforces());
+    let scoped = routes.map(|route| {
+        let parts = route.policy.http.scope.iter();
+        let parts: Vec<String> = parts.map(ToString::to_string).collect();
+        RouteScope {
+            route: route.name(),
+            parts: parts.join(", "),
+        }
     });
     scoped.collect()
 }

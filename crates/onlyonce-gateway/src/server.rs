@@ -18,20 +18,15 @@ use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
 use crate::body::{self, GatewayBody};
-use crate::config::{Config, Count, Span};
 use crate::forward::Peer;
 use crate::pace::Paced;
-use crate::site::{IDLE_MAX, Sites};
+use crate::settings::Settings;
+use crate::site::Sites;
 use crate::streams::{Sending, StreamExecutor};
 use crate::tls::Acceptor;
 use crate::upgrade;
 
-pub(crate) const CONNECTIONS_MAX: u32 = 10_000;
-pub(crate) const HEADER_BYTES_MAX: usize = 64 * 1024;
-pub(crate) const STREAMS_MAX: u32 = 200;
-pub(crate) const HEADERS_TIMEOUT: Duration = Duration::from_secs(60);
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-pub(crate) const WRITE_PAUSE_MAX: Duration = Duration::from_secs(30);
 /// How often a connection is looked at within the time that it may be idle.
 const IDLE_LOOKS: u32 = 4;
 /// How long to pause when the system has no more descriptors to give.
@@ -56,28 +51,24 @@ impl Server {
     pub(crate) fn new(
         listener: TcpListener,
         tls: Option<Acceptor>,
-        config: &Config,
+        settings: &Settings,
         sites: Sites,
         runtimes: Vec<Handle>,
     ) -> Self {
-        let limits = &config.limits;
-        let header_bytes = limits
-            .header_bytes
-            .map_or(HEADER_BYTES_MAX, Count::as_usize);
-        let headers_timeout = config.timeouts.headers.map_or(HEADERS_TIMEOUT, Span::get);
-        let write_max = config.timeouts.write.map_or(WRITE_PAUSE_MAX, Span::get);
+        let (limits, timeouts) = (&settings.limits, settings.timeouts);
+        let (header_bytes, write_max) = (limits.header_bytes, timeouts.write);
         let mut http = auto::Builder::new(StreamExecutor::new(write_max));
         http.http1()
             .timer(TokioTimer::new())
-            .header_read_timeout(headers_timeout)
+            .header_read_timeout(timeouts.headers)
             // Read beyond the bound, so that whoever sends a little too much gets an answer.
             .max_buf_size((2 * header_bytes).max(8192))
             .half_close(false);
         http.http2()
             .timer(TokioTimer::new())
             .max_header_list_size(u32::try_from(header_bytes).unwrap_or(u32::MAX))
-            .max_concurrent_streams(limits.streams.map_or(STREAMS_MAX, Count::as_u32));
-        let connections_max = limits.connections.map_or(CONNECTIONS_MAX, Count::as_u32);
+            .max_concurrent_streams(limits.streams);
+        let connections_max = limits.connections;
         Self {
             listener,
             tls,
@@ -87,7 +78,7 @@ impl Server {
             header_bytes_max: header_bytes,
             sites,
             runtimes,
-            idle_max: config.timeouts.idle.map_or(IDLE_MAX, Span::get),
+            idle_max: timeouts.idle,
             write_max,
         }
     }

@@ -1,29 +1,27 @@
 //! The routes of a gateway, made from its settings once: which requests are protected how, and
 //! where they go. A reload makes a new site; requests under way keep the old one.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderName, Method, Request, Response};
+use http::{HeaderName, HeaderValue, Method, Request, Response};
 use hyper::body::Incoming;
-use onlyonce_core::{Engine, OnLapse, Policy, Release};
+use onlyonce_core::{Engine, Release};
 use onlyonce_observe::traces::{RequestSpan, Traces};
 use onlyonce_tower::{
-    BrokenOff, ClientAddress, Idempotent, KnownHosts, Linger, Replayed, RequestBody,
+    BrokenOff, ClientAddress, Idempotent, KnownHosts, PathParams, Replayed, RequestBody,
 };
 use tower_service::Service;
 
 use crate::auth_check::AuthCheck;
 use crate::body::{self, BodyPatience, ClientBody, GatewayBody};
-use crate::config::{self, Config, ConfigError, Protocol, REST, Span, Timeout};
 use crate::failure::Failure;
 use crate::forward::{self, Peer};
-use crate::gateway::{LISTEN, fixed};
 use crate::identify::{Identified, Names};
 use crate::mcp::Endpoint;
 use crate::path;
 use crate::proxied::ProxyHint;
+use crate::settings::{Found, RouteSettings, RouteTable, Settings};
 use crate::target::{self, BadHead};
 use crate::traces;
 use crate::upstream::{Healths, Upstream, UpstreamError};
@@ -31,9 +29,8 @@ use crate::upstream::{Healths, Upstream, UpstreamError};
 pub(crate) use self::background::chores;
 pub(crate) use self::per_worker::{PerWorker, Sites};
 pub(crate) use self::terms::Bounds;
-use self::terms::{Common, Terms};
+use self::terms::Common;
 use self::upstreams::Upstreams;
-pub(crate) use self::upstreams::patience as upstream_patience;
 
 mod asking;
 mod background;
@@ -41,18 +38,14 @@ mod per_worker;
 mod terms;
 mod upstreams;
 
-const BODY_MAX: Duration = Duration::from_secs(30);
-const BODY_WHOLE_MAX: Duration = Duration::from_secs(300);
-pub(crate) const IDLE_MAX: Duration = Duration::from_secs(75);
-const TOOL_MAX: Duration = Duration::from_secs(60 * 60);
-pub(crate) const WEB_SOCKET_IDLE_MAX: Duration = Duration::from_secs(3600);
-
 type Classify = fn(&Failure) -> Release;
 type Once = Idempotent<Identified, Classify>;
 
 /// Everything a request can meet.
 pub(crate) struct Site {
-    routes: Vec<Route>,
+    /// Which requests go by which of the routes.
+    table: Arc<RouteTable>,
+    routes: Vec<Handling>,
     /// For what no route matches; without an upstream of its own, such a request is not found.
     rest: Option<Handling>,
     /// Where something in front of us says whose request it is.
@@ -65,12 +58,6 @@ pub(crate) struct Site {
     body_patience: BodyPatience,
     web_socket_idle_max: Duration,
     traces: Option<Traces>,
-}
-
-struct Route {
-    method: Option<Method>,
-    matcher: Arc<matchit::Router<()>>,
-    handling: Handling,
 }
 
 #[derive(Clone)]
@@ -101,6 +88,15 @@ impl Handling {
         }
     }
 
+    /// The path of the operation that a request asks the status of, if it does.
+    fn status_target<'p>(&self, method: &Method, path: &'p str) -> Option<&'p str> {
+        match self {
+            Self::Once(service, _) => service.status_target(method, path),
+            Self::Observe(service) => service.status_target(method, path),
+            Self::Pass(_) | Self::Mcp(_) => None,
+        }
+    }
+
     /// Whether a contract holds for its requests.
     fn enforces(&self) -> bool {
         match self {
@@ -119,105 +115,50 @@ impl Handling {
 }
 
 impl Site {
-    /// The site that `config` describes, on `engine`.
+    /// The site that the settings describe, on `engine`.
     pub(crate) fn new(
-        config: &Config,
+        settings: &Settings,
         engine: &Engine,
         bounds: &Bounds,
         traces: Option<&Traces>,
         healths: &Healths,
-    ) -> Result<Self, ConfigError> {
+    ) -> Self {
         let common = Common {
             engine,
             bounds,
-            verifier: crate::identity::verifier(config)?,
-            names: Names::of(&config.identity),
-            hosts: hosts(config),
+            settings,
+            hosts: hosts(settings),
         };
-        let patience = upstream_patience(config);
         let mut upstreams = Upstreams::default();
-        let mut routes = Vec::with_capacity(config.route.len());
-        for route in &config.route {
-            let address = route.upstream.as_ref().or(config.upstream.as_ref());
-            let Some(address) = address else { continue };
-            let upstream = upstreams.named(address, patience, healths)?;
-            let handling = if route.pass {
-                Handling::Pass(upstream)
-            } else {
-                let terms = Terms {
-                    policy: match route.protocol {
-                        Protocol::Http => policy(config, Some(route))?,
-                        Protocol::Mcp => tool_policy(config, route)?,
-                    },
-                    matches: Some(&route.matches),
-                    operation: route.operation.as_ref(),
-                    key_place: route.upstream_key_in.as_ref(),
-                    transactional: route.transactional,
-                    lookup: route.reconcile.as_ref(),
-                    observed: config
-                        .is_observed(Some(route))
-                        .then(|| bounds.observing.route(&route.matches.to_string())),
-                };
-                let check = route.auth_check.as_ref().or(config.auth_check.as_ref());
-                match route.protocol {
-                    Protocol::Http => terms.handling(&common, upstream, check)?,
-                    Protocol::Mcp => terms.endpoint(&common, upstream, check, &route.mcp)?,
-                }
-            };
-            routes.push(Route {
-                method: route.matches.method.clone(),
-                matcher: Arc::new(route.matches.matcher()?),
-                handling,
-            });
-        }
-        let rest = match &config.upstream {
-            Some(address) => {
-                let terms = Terms {
-                    policy: policy(config, None)?,
-                    matches: None,
-                    operation: None,
-                    key_place: None,
-                    transactional: false,
-                    lookup: None,
-                    observed: config
-                        .is_observed(None)
-                        .then(|| bounds.observing.route(REST)),
-                };
-                let check = config.auth_check.as_ref();
-                Some(terms.handling(
-                    &common,
-                    upstreams.named(address, patience, healths)?,
-                    check,
-                )?)
-            }
-            None => None,
+        let timeouts = &settings.timeouts;
+        let mut handling = |route: &RouteSettings, lookup: Option<&HeaderValue>| {
+            let upstream = upstreams.named(&route.upstream, timeouts.upstream, healths);
+            common.handling(route, lookup, upstream)
         };
-        let address_header = config.limits.address_header.as_ref();
-        Ok(Self {
-            routes,
-            rest,
-            address_header: address_header.and_then(|name| name.parse().ok()),
-            read_headers: read_headers(config)?,
-            own_names: common.names,
+        let routes = settings.routes.all.iter();
+        let routes = routes.zip(&settings.credentials.lookups);
+        Self {
+            table: Arc::clone(&settings.routes.table),
+            routes: routes
+                .map(|(route, lookup)| handling(route, lookup.as_ref()))
+                .collect(),
+            rest: settings.routes.rest.as_ref().map(|it| handling(it, None)),
+            address_header: settings.limits.address_header.clone(),
+            read_headers: Arc::clone(&settings.routes.read_headers),
+            own_names: settings.names.clone(),
             proxy_hint: ProxyHint::default(),
-            body_patience: body_patience(config),
-            web_socket_idle_max: config
-                .timeouts
-                .websocket
-                .map_or(WEB_SOCKET_IDLE_MAX, Span::get),
+            body_patience: timeouts.bodies,
+            web_socket_idle_max: timeouts.websocket,
             traces: traces.cloned(),
-        })
+        }
     }
 
     /// The same with connections of its own to the upstreams.
     fn again(&self) -> Self {
         let mut upstreams = Upstreams::default();
-        let routes = self.routes.iter().map(|route| Route {
-            method: route.method.clone(),
-            matcher: Arc::clone(&route.matcher),
-            handling: route.handling.over(&mut upstreams),
-        });
+        let routes = self.routes.iter().map(|it| it.over(&mut upstreams));
         Self {
+            table: Arc::clone(&self.table),
             routes: routes.collect(),
             rest: self.rest.as_ref().map(|rest| rest.over(&mut upstreams)),
             address_header: self.address_header.clone(),
@@ -243,7 +184,7 @@ impl Site {
         if !asked.is_empty() {
             return asking::ask(asked, request).await;
         }
-        let handling = match self.handling(&request) {
+        let handling = match self.handling(&mut request) {
             Ok(handling) => handling,
             Err(bad) => return bad.answer(),
         };
@@ -334,20 +275,28 @@ impl Site {
         Ok(Request::from_parts(parts, body))
     }
 
-    /// How a request is handled, if it has somewhere to go.
-    fn handling<B>(&self, request: &Request<B>) -> Result<Option<Handling>, BadHead> {
+    /// How a request is handled, if it has somewhere to go; with the parameters of its route in its extensions.
+    fn handling<B>(&self, request: &mut Request<B>) -> Result<Option<Handling>, BadHead> {
         let (method, path) = (request.method(), request.uri().path());
-        let found = self.route_of(method, path);
+        let found = self.table.find(method, path);
+        let number = found.as_ref().map(|found| found.number);
         // Without routes there is nothing that two readings could differ in.
-        if !self.routes.is_empty() && self.is_ambiguous(method, path, found) {
+        if !self.table.is_empty() && self.is_ambiguous(method, path, number) {
             return Err(BadHead::Ambiguous);
         }
-        Ok(self.handling_of(found).cloned())
+        let handling = self.handling_of(number);
+        if let (Some(Found { number, params }), Some(handling)) = (found, handling) {
+            let asked = handling.status_target(method, path);
+            let asked = asked.and_then(|of| self.table.params(number, of));
+            let params = asked.map_or(params, PathParams::of_operation);
+            request.extensions_mut().insert(params);
+        }
+        Ok(handling.cloned())
     }
 
     fn handling_of(&self, route: Option<usize>) -> Option<&Handling> {
         match route {
-            Some(number) => Some(&self.routes[number].handling),
+            Some(number) => Some(&self.routes[number]),
             None => self.rest.as_ref(),
         }
     }
@@ -355,7 +304,7 @@ impl Site {
     /// Whether another reading of a path would be handled differently. Where nothing is enforced and
     /// something observed, either way is right: nothing is refused there.
     fn is_ambiguous(&self, method: &Method, path: &str, found: Option<usize>) -> bool {
-        let others = path::other_readings(path).map(|other| self.route_of(method, &other));
+        let others = path::other_readings(path).map(|other| self.table.number_of(method, &other));
         let others: Vec<_> = others.filter(|other| *other != found).collect();
         if others.is_empty() {
             return false;
@@ -364,70 +313,12 @@ impl Site {
         let handled = || all().filter_map(|route| self.handling_of(*route));
         handled().any(Handling::enforces) || !handled().any(Handling::observes)
     }
-
-    /// The number of the first route that matches.
-    fn route_of(&self, method: &Method, path: &str) -> Option<usize> {
-        self.routes
-            .iter()
-            .position(|route| route.admits(method, path))
-    }
-}
-
-impl Route {
-    fn admits(&self, method: &Method, path: &str) -> bool {
-        self.method.as_ref().is_none_or(|own| own == method) && self.matcher.at(path).is_ok()
-    }
-}
-
-fn policy(config: &Config, route: Option<&config::Route>) -> Result<Policy, ConfigError> {
-    let policy = config.policy(route);
-    policy.map_err(|(at, why)| ConfigError::new(at, why))
-}
-
-/// The policy of tool calls: where nothing is said of it, what may have run is not run again, and a tool may
-/// take its time.
-fn tool_policy(config: &Config, route: &config::Route) -> Result<Policy, ConfigError> {
-    let mut policy = policy(config, Some(route))?;
-    let is_named = config.profile.is_some() || route.profile.is_some();
-    let rules = [&config.rules, &route.rules];
-    if !is_named && rules.iter().all(|rules| rules.on_lapse.is_none()) {
-        policy.on_lapse = OnLapse::Hold;
-    }
-    if !is_named && rules.iter().all(|rules| rules.execution_max.is_none()) {
-        policy.execution_max = TOOL_MAX;
-    }
-    Ok(policy)
 }
 
 /// What the gateway is asked for by, if only this machine reaches it and nothing is said to be in front of
 /// it. Any other may have any name.
-fn hosts(config: &Config) -> Option<KnownHosts> {
-    let listen = config.listen.unwrap_or_else(|| fixed(LISTEN));
-    let is_local = listen.ip().is_loopback() && config.limits.address_header.is_none();
+fn hosts(settings: &Settings) -> Option<KnownHosts> {
+    let listen = settings.listen;
+    let is_local = listen.ip().is_loopback() && settings.limits.address_header.is_none();
     is_local.then(|| KnownHosts::of(listen))
-}
-
-/// The headers that contracts and `address_header` name.
-fn read_headers(config: &Config) -> Result<Arc<[HeaderName]>, ConfigError> {
-    let mut names: BTreeSet<String> = BTreeSet::new();
-    let routes = config.route.iter().filter(|route| !route.pass).map(Some);
-    for route in routes.chain([None]) {
-        let heard = policy(config, route)?.request_headers();
-        names.extend(heard.iter().map(ToString::to_string));
-    }
-    names.extend(config.limits.address_header.clone());
-    Ok(names.iter().filter_map(|name| name.parse().ok()).collect())
-}
-
-pub(crate) fn body_patience(config: &Config) -> BodyPatience {
-    let or = |timeout: Option<Timeout>, usual| timeout.map_or(usual, Span::get);
-    let linger = Linger::default();
-    BodyPatience {
-        pause_max: or(config.timeouts.body, BODY_MAX),
-        whole_max: or(config.timeouts.body_whole, BODY_WHOLE_MAX),
-        linger: Linger {
-            time_max: config.timeouts.linger.map_or(linger.time_max, Span::get),
-            ..linger
-        },
-    }
 }

@@ -1,4 +1,4 @@
-//! TLS towards clients, from files that are read again on a reload.
+//! TLS towards clients, from files that the settings name.
 
 use std::io;
 use std::sync::Arc;
@@ -22,16 +22,15 @@ pub(crate) struct Acceptor {
 }
 
 impl Acceptor {
-    pub(crate) fn new(tls: &Tls) -> Result<Self, ConfigError> {
-        Ok(Self {
-            current: Arc::new(ArcSwap::from_pointee(read(tls)?)),
-        })
+    pub(crate) fn new(server: Arc<ServerConfig>) -> Self {
+        Self {
+            current: Arc::new(ArcSwap::new(server)),
+        }
     }
 
-    /// Reads the files again; what is in force stays if they cannot be used.
-    pub(crate) fn reload(&self, tls: &Tls) -> Result<(), ConfigError> {
-        self.current.store(Arc::new(read(tls)?));
-        Ok(())
+    /// Takes another certificate for connections from now on.
+    pub(crate) fn replace(&self, server: Arc<ServerConfig>) {
+        self.current.store(server);
     }
 
     pub(crate) async fn accept<S>(&self, stream: S) -> io::Result<TlsStream<S>>
@@ -83,8 +82,12 @@ pub(crate) fn private_key(tls: &Tls) -> Result<PrivateKeyDer<'static>, ConfigErr
     })
 }
 
-fn read(tls: &Tls) -> Result<ServerConfig, ConfigError> {
-    let (certs, key) = (certificates(tls)?, private_key(tls)?);
+/// What serves connections by a certificate and its key.
+pub(crate) fn server(
+    tls: &Tls,
+    certs: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+) -> Result<ServerConfig, ConfigError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use http::HeaderName;
-use onlyonce_core::{Engine, OnLapse, Policy, Profile, Release};
+use http::{Extensions, HeaderName};
+use onlyonce_core::{Engine, OnLapse, Policy, Profile, Reason, Refusal, Release};
 use thiserror::Error;
 use tower_layer::Layer;
 
@@ -12,6 +12,7 @@ use crate::allowance::Allowance;
 use crate::buffer::BufferLimit;
 use crate::linger::Linger;
 use crate::observe::ObservedRoute;
+use crate::params::PathParams;
 use crate::reconcile::Reconciler;
 #[cfg(feature = "jwt")]
 use crate::scope::JwtVerifier;
@@ -64,20 +65,39 @@ pub(crate) struct Settings {
 /// A route pattern: what it matches is covered, the rest passes through.
 pub(crate) struct Route {
     pub(crate) pattern: Arc<str>,
-    matcher: matchit::Router<()>,
+    /// None if a router before the layer has matched it.
+    matcher: Option<matchit::Router<()>>,
+}
+
+/// Which path of a request a route shall match.
+pub(crate) enum Matched<'p> {
+    /// Its own.
+    Own(&'p str),
+    /// That of the operation whose status it asks for.
+    Operation(&'p str),
 }
 
 impl Route {
     /// The path's parameters, if it matches.
-    pub(crate) fn params(&self, path: &str) -> Option<Vec<(String, String)>> {
-        let found = self.matcher.at(path).ok()?;
-        Some(
-            found
-                .params
-                .iter()
-                .map(|(name, value)| (name.to_owned(), value.to_owned()))
-                .collect(),
-        )
+    pub(crate) fn params(
+        &self,
+        path: &Matched<'_>,
+        extensions: &Extensions,
+    ) -> Result<Option<PathParams>, Refusal> {
+        let (Matched::Own(text) | Matched::Operation(text)) = path;
+        if let Some(matcher) = &self.matcher {
+            let found = matcher.at(text).ok();
+            return Ok(found.map(|found| PathParams::new(found.params.iter())));
+        }
+        let Some(params) = extensions.get::<PathParams>() else {
+            // Taken for a route without parameters, records of different paths would be one.
+            let why = "no router has matched its path, which tells records apart";
+            return Err(Refusal::new(Reason::Unscoped).because(why));
+        };
+        Ok(match path {
+            Matched::Own(_) => Some(params.clone()),
+            Matched::Operation(_) => params.are_of_operation().then(|| params.clone()),
+        })
     }
 }
 
@@ -163,9 +183,21 @@ impl<C> IdempotencyLayer<C> {
         })?;
         self.settings.route = Some(Arc::new(Route {
             pattern: pattern.into(),
-            matcher,
+            matcher: Some(matcher),
         }));
         Ok(self)
+    }
+
+    /// Covers what a router before this layer has matched by `pattern`, without matching it again. The router
+    /// puts the parameters of the path into the request's extensions, as [`PathParams`], also where there are
+    /// none: a request that comes without is refused.
+    #[must_use]
+    pub fn matched_route(mut self, pattern: impl Into<Arc<str>>) -> Self {
+        self.settings.route = Some(Arc::new(Route {
+            pattern: pattern.into(),
+            matcher: None,
+        }));
+        self
     }
 
     /// Calls what runs here `name` in records, logs and metrics, as in `create` or `submit`.

@@ -31,6 +31,7 @@ mod linger;
 mod marks;
 pub mod observe;
 mod origin;
+mod params;
 mod reconcile;
 mod request;
 pub mod scope;
@@ -50,6 +51,7 @@ pub use marks::{with_member, without_body_marks};
 #[cfg(feature = "axum")]
 pub use onlyonce_core::NoExecution;
 pub use onlyonce_core::{Execution, Finding};
+pub use params::PathParams;
 pub use reconcile::{Question, Reconciler, happened};
 pub use scope::{ClientAddress, Principal, ScopePart};
 pub use service::Idempotent;

@@ -11,6 +11,7 @@ use http::{request, response};
 use onlyonce_core::{self as core, Execution, Finding, Policy, Reconcile};
 
 use crate::body::Whole;
+use crate::params::PathParams;
 use crate::service::storable;
 
 /// A keyed request of which an earlier attempt may have taken effect.
@@ -23,7 +24,7 @@ pub struct Question {
 struct Asked {
     parts: request::Parts,
     body: Bytes,
-    params: Vec<(String, String)>,
+    params: PathParams,
     policy: Arc<Policy>,
 }
 
@@ -40,8 +41,7 @@ impl Question {
 
     /// The value of a parameter of the layer's route, as it is in the path.
     pub fn param(&self, name: &str) -> Option<&str> {
-        let mut params = self.asked.params.iter();
-        params.find_map(|(found, value)| (found == name).then_some(value.as_str()))
+        self.asked.params.get(name)
     }
 
     /// The key, the operation's id and the attempt that asks.
@@ -121,13 +121,13 @@ impl Reconciler {
         &self,
         parts: &request::Parts,
         body: &Bytes,
-        params: &[(String, String)],
+        params: &PathParams,
         policy: &Arc<Policy>,
     ) -> Reconcile {
         let asked = Arc::new(Asked {
             parts: parts.clone(),
             body: body.clone(),
-            params: params.to_vec(),
+            params: params.clone(),
             policy: Arc::clone(policy),
         });
         let look = Arc::clone(&self.look);

@@ -11,8 +11,9 @@ use onlyonce_core::fingerprint::{Fingerprint, RequestParts, is_encoded};
 use onlyonce_core::policy::{KeyNeed, Policy};
 use onlyonce_core::{Engine, Key, Reason, Refusal, Slot};
 
-use crate::layer::Settings;
+use crate::layer::{Matched, Settings};
 use crate::origin;
+use crate::params::PathParams;
 use crate::scope::{Asker, Scoped, Subject};
 use crate::status;
 
@@ -37,7 +38,7 @@ pub(crate) struct Covered {
     key: Option<Key>,
     need: KeyNeed,
     pub(crate) keep_for: Option<Duration>,
-    pub(crate) params: Vec<(String, String)>,
+    pub(crate) params: PathParams,
     /// The key as its sender wrote it, to echo it.
     pub(crate) echo: Option<HeaderValue>,
 }
@@ -52,10 +53,10 @@ pub(crate) fn head(parts: &request::Parts, settings: &Settings) -> Head {
         return Head::Pass;
     };
     let path = origin::uri(&parts.uri, &parts.extensions).path();
-    let params = match settings.route.as_ref().map(|route| route.params(path)) {
-        Some(Some(params)) => params,
-        Some(None) => return Head::Pass,
-        None => Vec::new(),
+    let params = match params(&Matched::Own(path), parts, settings) {
+        Ok(Some(params)) => params,
+        Ok(None) => return Head::Pass,
+        Err(refusal) => return Head::Refuse(refusal),
     };
     let found = key::in_header(&parts.headers, policy);
     if let Err(refusal) = key::check_time(&parts.headers, &found, settings) {
@@ -99,9 +100,9 @@ fn status_head(parts: &request::Parts, settings: &Settings) -> Option<Head> {
     let policy = &*settings.policy;
     let path = origin::uri(&parts.uri, &parts.extensions).path();
     let path = status::target(&policy.http, &parts.method, path)?;
-    let params = match &settings.route {
-        Some(route) => route.params(path)?,
-        None => Vec::new(),
+    let params = match params(&Matched::Operation(path), parts, settings) {
+        Ok(params) => params?,
+        Err(refusal) => return Some(Head::Refuse(refusal)),
     };
     Some(match key::in_header(&parts.headers, policy) {
         Ok(Some((key, _))) => Head::Status(status::Asked {
@@ -112,6 +113,18 @@ fn status_head(parts: &request::Parts, settings: &Settings) -> Option<Head> {
         Ok(None) => Head::Refuse(Refusal::new(Reason::MissingKey)),
         Err(error) => Head::Refuse(Refusal::new(Reason::BadKey).because(error)),
     })
+}
+
+/// The parameters of a path, if the layer covers it.
+pub(crate) fn params(
+    path: &Matched<'_>,
+    parts: &request::Parts,
+    settings: &Settings,
+) -> Result<Option<PathParams>, Refusal> {
+    match &settings.route {
+        Some(route) => route.params(path, &parts.extensions),
+        None => Ok(Some(PathParams::default())),
+    }
 }
 
 fn keep_for(headers: &HeaderMap, policy: &Policy) -> Result<Option<Duration>, Refusal> {

@@ -11,6 +11,8 @@ pub use onlyonce_core::policy::ScopePart;
 use onlyonce_core::record::actor_name;
 use onlyonce_core::{Engine, Refusal, Scope};
 
+use crate::params::PathParams;
+
 mod asker;
 mod caller;
 #[cfg(feature = "jwt")]
@@ -115,7 +117,7 @@ pub(crate) struct Scoped<'a> {
 pub(crate) struct Subject<'a> {
     pub(crate) parts: &'a request::Parts,
     pub(crate) path: &'a str,
-    pub(crate) params: &'a [(String, String)],
+    pub(crate) params: &'a PathParams,
     pub(crate) body: &'a [u8],
 }
 
@@ -210,10 +212,11 @@ impl ScopeRule {
     /// Who asks, of a request that has no scope, because it was refused before.
     pub(crate) fn asker(&self, parts: &request::Parts, engine: &Engine) -> Asker {
         let mut read = Scoped::new(engine);
+        let params = PathParams::default();
         let subject = Subject {
             parts,
             path: "",
-            params: &[],
+            params: &params,
             body: b"",
         };
         let telling = self.parts.iter().filter(|it| tells_callers_apart(&it.part));
@@ -277,8 +280,7 @@ impl ScopeRule {
             ScopePart::Route => scoped.part(called, Some(subject.path)),
             ScopePart::Caller => caller::read(subject.parts, engine, scoped)?,
             ScopePart::Path(name) => {
-                let found = subject.params.iter().find(|(param, _)| param == name);
-                scoped.named(called, found.map(|(_, value)| value.as_str()));
+                scoped.named(called, subject.params.get(name));
             }
             ScopePart::PathAfter(segment) => {
                 scoped.named(called, read::segment_after(subject.path, segment));

@@ -13,6 +13,7 @@ use serde_json::json;
 
 use crate::body::Whole;
 use crate::layer::Settings;
+use crate::params::PathParams;
 use crate::scope::Subject;
 
 const PREFER: HeaderName = HeaderName::from_static("prefer");
@@ -32,7 +33,7 @@ pub struct ToldState(pub KeyState);
 pub(crate) struct Asked {
     pub(crate) key: Key,
     pub(crate) path: String,
-    pub(crate) params: Vec<(String, String)>,
+    pub(crate) params: PathParams,
 }
 
 /// Answers it.

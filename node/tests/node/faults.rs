@@ -11,7 +11,7 @@ use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::post;
-use onlyonce_gateway::{Gateway, config};
+use onlyonce_gateway::{Gateway, Settings};
 use tokio::net::TcpListener;
 
 use self::proxy::{FAULTS, FaultyProxy, header};
@@ -43,8 +43,8 @@ async fn shop(effects: &Effects) -> Gateway {
     );
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), settings).unwrap();
-    let config = config::load(Some(file.path()), [], &[]).unwrap();
-    Gateway::start(&config).await.unwrap()
+    let settings = Settings::load(Some(file.path()), [], &[]).unwrap();
+    Gateway::start(&settings).await.unwrap()
 }
 
 /// Lets a program place its orders, which says each answer on a line: the order, and its number among effects.

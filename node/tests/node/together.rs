@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::routing::post;
-use onlyonce_gateway::{Config, Gateway, config};
+use onlyonce_gateway::{Gateway, Settings};
 use onlyonce_testkit::servers::{Redis, RedisOptions, Server as _};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -91,8 +91,8 @@ async fn gateway(upstream: SocketAddr, store: &str) -> Gateway {
     );
     let file = tempfile::NamedTempFile::new().unwrap();
     fs::write(file.path(), settings).unwrap();
-    let config: Config = config::load(Some(file.path()), [], &[]).unwrap();
-    Gateway::start(&config).await.unwrap()
+    let settings = Settings::load(Some(file.path()), [], &[]).unwrap();
+    Gateway::start(&settings).await.unwrap()
 }
 
 /// One try: its status and its body. All three are called by one name, so that they are one scope.

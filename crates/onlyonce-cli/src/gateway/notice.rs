@@ -7,8 +7,8 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use onlyonce_core::{Clock as _, SystemClock};
-use onlyonce_gateway::config::{self, LogFormat, Warning};
-use onlyonce_gateway::{Config, Gateway};
+use onlyonce_gateway::config::LogFormat;
+use onlyonce_gateway::{Config, Gateway, Settings, Warning};
 use serde_json::{Map, Value, json};
 
 use crate::said::say;
@@ -21,9 +21,9 @@ pub(super) struct Notices {
 }
 
 impl Notices {
-    /// In the format that `config` asks for, or else as text to a terminal and as JSON elsewhere.
-    pub(super) fn new(config: &Config) -> Self {
-        let is_json = match config.log.format {
+    /// In the format that the settings ask for, or else as text to a terminal and as JSON elsewhere.
+    pub(super) fn new(settings: &Settings) -> Self {
+        let is_json = match settings.config().log.format {
             Some(LogFormat::Json) => true,
             Some(LogFormat::Text) => false,
             None => !std::io::stderr().is_terminal(),
@@ -35,7 +35,8 @@ impl Notices {
     }
 
     /// Where it listens, what keeps its answers, and by which rules it works.
-    pub(super) fn started(&mut self, config: &Config, file: Option<&Path>, gateway: &Gateway) {
+    pub(super) fn started(&mut self, settings: &Settings, file: Option<&Path>, gateway: &Gateway) {
+        let config = settings.config();
         let listen = url(config.tls.is_some(), gateway.address());
         let admin = url(false, gateway.admin_address());
         let (store, survives) = kept(config);
@@ -67,13 +68,13 @@ impl Notices {
                  profile    {profile}{routes}{from}"
             ));
         }
-        self.warn(config);
+        self.warn(settings);
     }
 
     /// The settings were read again.
-    pub(super) fn reloaded(&mut self, config: &Config) {
+    pub(super) fn reloaded(&mut self, settings: &Settings) {
         self.say("settings read again");
-        self.warn(config);
+        self.warn(settings);
     }
 
     /// Says one sentence.
@@ -95,8 +96,8 @@ impl Notices {
     }
 
     /// What an operator should know of these settings and was not told yet.
-    fn warn(&mut self, config: &Config) {
-        for warning in config::warnings(config) {
+    fn warn(&mut self, settings: &Settings) {
+        for warning in settings.warnings() {
             if !self.given.insert(warning.clone()) {
                 continue;
             }

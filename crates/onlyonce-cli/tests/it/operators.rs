@@ -7,7 +7,7 @@ use std::sync::Arc;
 use onlyonce_core::Engine;
 use onlyonce_core::engine::FormerSecret;
 use onlyonce_core::operate::{InDoubt, Resolved, in_doubt};
-use onlyonce_gateway::{Gateway, config};
+use onlyonce_gateway::{Gateway, Settings, config};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -40,8 +40,9 @@ async fn gateway_rotating([former, secret]: [Option<PathBuf>; 2]) -> (Gateway, S
         ("store", "memory:".to_owned()),
         ("upstream", upstream.to_owned()),
     ];
-    let mut settings = config::load(None, [], &flags).unwrap();
-    (settings.former_secret_file, settings.secret_file) = (former, secret);
+    let mut config = config::load(None, [], &flags).unwrap();
+    (config.former_secret_file, config.secret_file) = (former, secret);
+    let settings = Settings::resolve(&config).unwrap();
     let gateway = Gateway::start(&settings).await.unwrap();
     let admin = format!("http://{}", gateway.admin_address());
     (gateway, admin)

@@ -14,7 +14,8 @@ use serde::{Deserialize, Serialize};
 use super::Admin;
 use super::resolved::resolved;
 use super::upstreams::UpstreamView;
-use crate::config::{self, Config, HostName, ProfileName, Route};
+use crate::config::HostName;
+use crate::settings::{RouteSettings, Settings, Warning};
 
 /// How a gateway does.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
@@ -130,7 +131,7 @@ pub struct WarningView {
 
 /// The settings in force, for those who show them. They change when a gateway reads them again.
 #[derive(Clone)]
-pub(crate) struct Settings {
+pub(crate) struct Shown {
     listen: Option<SocketAddr>,
     admin: SocketAddr,
     /// None if the store was opened by somebody else: then the settings do not name it.
@@ -143,85 +144,74 @@ struct Read {
     warnings: Vec<WarningView>,
 }
 
-impl Settings {
+impl Shown {
     /// Those of a gateway at these addresses.
     pub(crate) fn new(
-        config: &Config,
+        settings: &Settings,
         listen: Option<SocketAddr>,
         admin: SocketAddr,
         opened_store: bool,
     ) -> Self {
-        let read = Read::new(config, listen, admin, opened_store);
+        let read = Read::new(settings, listen, admin, opened_store);
         Self {
             listen,
             admin,
-            store: opened_store.then(|| onlyonce_stores::shown(config.store_url())),
+            store: opened_store.then(|| onlyonce_stores::shown(&settings.storage.url)),
             read: Arc::new(ArcSwap::from_pointee(read)),
         }
     }
 
     /// They were read again.
-    pub(crate) fn replace(&self, config: &Config) {
-        let read = Read::new(config, self.listen, self.admin, self.store.is_some());
+    pub(crate) fn replace(&self, settings: &Settings) {
+        let read = Read::new(settings, self.listen, self.admin, self.store.is_some());
         self.read.store(Arc::new(read));
     }
 }
 
 impl Read {
     fn new(
-        config: &Config,
+        settings: &Settings,
         listen: Option<SocketAddr>,
         admin: SocketAddr,
         opened_store: bool,
     ) -> Self {
-        let hosts = config.admin_hosts.iter().flatten();
-        let others = config.upstream.is_some().then_some(None);
-        let routes = config.route.iter().map(Some).chain(others);
+        let hosts = settings.operators.hosts.iter().flatten();
         // Of a store that somebody else opened the settings know nothing.
-        let all = resolved(config).into_iter();
+        let all = resolved(settings).into_iter();
         let all = all.filter(|it| opened_store || it.name != "store");
         let view = SettingsView {
             listen: listen.map(|it| it.to_string()),
             admin: admin.to_string(),
-            admin_token: config.admin_token_file.is_some(),
+            admin_token: settings.credentials.admin_token.is_some(),
             admin_hosts: hosts.map(HostName::as_str).map(str::to_owned).collect(),
-            namespace: config.namespace.clone(),
-            profile: config.profile_name().to_owned(),
-            routes: routes.filter_map(|it| RouteView::of(config, it)).collect(),
+            namespace: settings.storage.namespace.clone(),
+            profile: settings.config().profile_name().to_owned(),
+            routes: settings.routes.each().map(RouteView::of).collect(),
             all: all.collect(),
         };
-        let warning = |it: config::Warning| WarningView {
+        let warning = |it: Warning| WarningView {
             setting: it.setting.to_owned(),
             text: it.text,
         };
+        let warnings = settings.warnings().into_iter();
+        let warnings = warnings.filter(|it| opened_store || it.setting != "store");
         Self {
             view,
-            warnings: config::warnings(config)
-                .into_iter()
-                .filter(|it| opened_store || it.setting != "store")
-                .map(warning)
-                .collect(),
+            warnings: warnings.map(warning).collect(),
         }
     }
 }
 
 impl RouteView {
-    /// None where the contract does not hold, which no gateway starts with.
-    fn of(config: &Config, route: Option<&Route>) -> Option<Self> {
-        let policy = config.policy(route).ok()?;
-        let own = route.and_then(|route| route.profile.as_ref());
-        let upstream = route.and_then(|route| route.upstream.as_ref());
-        let upstream = upstream.or(config.upstream.as_ref());
-        let named = route.and_then(|route| route.operation.as_ref());
-        let pass = route.is_some_and(|route| route.pass);
-        Some(Self {
-            matches: route.map(|route| route.matches.to_string()),
-            operation: named.map(|it| it.name().to_string()),
-            upstream: upstream.map(|it| onlyonce_stores::shown(it)),
-            pass,
-            profile: own
-                .map_or(config.profile_name(), ProfileName::as_str)
-                .to_owned(),
+    fn of(route: &RouteSettings) -> Self {
+        let policy = &route.policy;
+        let operation = route.operation.as_ref();
+        Self {
+            matches: route.matches.as_ref().map(ToString::to_string),
+            operation: operation.map(|it| it.name().to_string()),
+            upstream: Some(route.upstream_shown.clone()),
+            pass: route.passes(),
+            profile: route.profile.clone(),
             on_lapse: match policy.on_lapse {
                 OnLapse::Rerun => "rerun",
                 OnLapse::Hold => "hold",
@@ -233,8 +223,8 @@ impl RouteView {
             }
             .to_owned(),
             keep_seconds: policy.keep_for.as_secs(),
-            contract: (!pass).then(|| policy.to_toml()),
-        })
+            contract: (!route.passes()).then(|| policy.to_toml()),
+        }
     }
 }
 
@@ -244,14 +234,14 @@ pub(super) async fn health(State(admin): State<Admin>) -> Json<HealthView> {
 
 impl Admin {
     pub(super) async fn health(&self) -> HealthView {
-        let read = self.settings.read.load();
+        let read = self.shown.read.load();
         HealthView {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             instance: self.engine.instance().to_owned(),
             uptime_seconds: self.history.uptime().as_secs(),
             not_ready: self.not_ready().await.map(|it| it.detail().to_owned()),
             store: StoreHealthView {
-                url: self.settings.store.clone(),
+                url: self.shown.store.clone(),
                 error: self.store_error().await,
                 breaker: self.observed.breaker().to_string(),
             },

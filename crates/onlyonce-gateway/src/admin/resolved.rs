@@ -2,7 +2,8 @@
 //! read, so nothing in it is secret: URLs are shown without credentials, their options and the queries
 //! of requests are masked, and of a secret there is only the file that it is in.
 //!
-//! Each structure is taken apart by name, so that a new setting does not compile until it is here.
+//! Each structure of what was given is taken apart by name, so that a new setting does not compile until it is
+//! here; the values are those of the checked settings.
 
 use std::fmt::Display;
 use std::path::Path;
@@ -11,8 +12,8 @@ use std::time::Duration;
 use onlyonce_stores::shown;
 
 use super::health::SettingView;
-use crate::config::{Ask, Config, Mode, Span};
-use crate::gateway::{ADMIN, DRAIN, LISTEN};
+use crate::config::{Ask, Config, Mode};
+use crate::settings::{Settings, defaults};
 
 mod routes;
 mod tables;
@@ -23,7 +24,7 @@ const NONE: &str = "none";
 const MASK: &str = "***";
 
 /// All settings but `rules`, `scope` and `ttl`, which the contract of each route has.
-pub(super) fn resolved(config: &Config) -> Vec<SettingView> {
+pub(crate) fn resolved(settings: &Settings) -> Vec<SettingView> {
     let Config {
         listen,
         admin,
@@ -53,28 +54,35 @@ pub(super) fn resolved(config: &Config) -> Vec<SettingView> {
         audit,
         rules: _,
         route,
-    } = config;
+    } = settings.config();
     let mut all = List::default();
-    all.add("listen", *listen, text, LISTEN);
-    all.add("admin", *admin, text, ADMIN);
+    all.value("listen", listen.is_some(), text(settings.listen));
+    let operators = &settings.operators;
+    all.value("admin", admin.is_some(), text(operators.address));
     all.add("admin_token_file", admin_token_file.as_deref(), file, NONE);
-    let hosts = admin_hosts.as_deref();
     let any = match admin_token_file {
         Some(_) => "any",
         None => "this machine's, and that of `admin`",
     };
     all.add(
         "admin_hosts",
-        hosts,
+        admin_hosts.as_deref(),
         |it| list(it.iter().map(|it| it.as_str())),
         any,
     );
-    all.add("ready_upstreams", *ready_upstreams, text, false);
+    let needs_upstreams = text(operators.needs_upstreams);
+    all.value(
+        "ready_upstreams",
+        ready_upstreams.is_some(),
+        needs_upstreams,
+    );
     all.add("upstream", upstream.as_deref(), shown, NONE);
-    all.value("store", store.is_some(), masked(config.store_url()));
-    all.value("profile", profile.is_some(), config.profile_name());
+    all.value("store", store.is_some(), masked(&settings.storage.url));
+    let general_profile = settings.config().profile_name();
+    all.value("profile", profile.is_some(), general_profile);
     all.value("profiles", !profiles.is_empty(), list(profiles.keys()));
-    all.add("mode", *mode, word, word(Mode::Enforce));
+    let general_mode = word(mode.unwrap_or(defaults::MODE));
+    all.value("mode", mode.is_some(), general_mode);
     all.add("namespace", namespace.as_deref(), text, NONE);
     all.add("instance", instance.as_deref(), text, "a random name");
     all.add(
@@ -89,18 +97,18 @@ pub(super) fn resolved(config: &Config) -> Vec<SettingView> {
         file,
         NONE,
     );
-    all.add("drain", drain.map(Span::get), span, span(DRAIN));
+    all.value("drain", drain.is_some(), span(settings.drain));
     all.tls(tls.as_ref());
     all.jwt(jwt.as_ref());
     all.add("auth_check", auth_check.as_ref(), request, NONE);
-    all.identity(identity);
-    all.breaker(breaker);
-    all.limits(config, limits);
-    all.timeouts(config, timeouts);
-    all.log(log);
-    all.audit(audit.as_ref());
+    all.identity(identity, settings);
+    all.breaker(breaker, settings);
+    all.limits(limits, settings);
+    all.timeouts(timeouts, settings);
+    all.log(log, settings);
+    all.audit(audit.as_ref(), settings);
     for (number, route) in route.iter().enumerate() {
-        all.route(&format!("route.{number}"), config, route);
+        all.route(number, route, settings);
     }
     all.0
 }

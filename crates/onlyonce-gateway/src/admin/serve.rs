@@ -3,7 +3,6 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -21,35 +20,16 @@ use tower_service::Service as _;
 
 use super::Peer;
 use crate::body::{BodyPatience, ClientBody};
-use crate::config::{Config, Span};
 use crate::pace::Paced;
-use crate::server::{ACCEPT_PAUSE, HEADERS_TIMEOUT, WRITE_PAUSE_MAX};
-use crate::site::body_patience;
+use crate::server::ACCEPT_PAUSE;
+use crate::settings::Timeouts;
 
 /// Connections of operators at a time. The next waits until one ends.
 const CONNECTIONS_MAX: usize = 512;
 
-/// How long a client of the admin API may take for what: as long as any other.
-#[derive(Clone, Copy)]
-pub(crate) struct AdminPatience {
-    headers_max: Duration,
-    write_max: Duration,
-    body: BodyPatience,
-}
-
-impl AdminPatience {
-    pub(crate) fn new(config: &Config) -> Self {
-        let timeouts = &config.timeouts;
-        Self {
-            headers_max: timeouts.headers.map_or(HEADERS_TIMEOUT, Span::get),
-            write_max: timeouts.write.map_or(WRITE_PAUSE_MAX, Span::get),
-            body: body_patience(config),
-        }
-    }
-}
-
-/// Serves until it is dropped, and every connection with it.
-pub(crate) async fn serve(listener: TcpListener, router: Router, patience: AdminPatience) {
+/// Serves until it is dropped, and every connection with it. A client of the admin API may take as long as any
+/// other.
+pub(crate) async fn serve(listener: TcpListener, router: Router, patience: Timeouts) {
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let mut connections = JoinSet::new();
     loop {
@@ -74,22 +54,19 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, patience: Admin
     }
 }
 
-async fn connection(stream: TcpStream, peer: Peer, router: Router, patience: AdminPatience) {
+async fn connection(stream: TcpStream, peer: Peer, router: Router, patience: Timeouts) {
     // Without it answers only come later.
     drop(stream.set_nodelay(true));
     let service = service_fn(move |request: Request<Incoming>| {
-        let mut request = bounded(request, patience.body);
+        let mut request = bounded(request, patience.bodies);
         request.extensions_mut().insert(peer);
         let answer = router.clone().call(request);
         async move { Ok::<Response, Infallible>(answer.await.unwrap_or_else(|never| match never {})) }
     });
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(patience.headers_max)
-        .serve_connection(
-            TokioIo::new(Paced::new(stream, patience.write_max)),
-            service,
-        );
+        .header_read_timeout(patience.headers)
+        .serve_connection(TokioIo::new(Paced::new(stream, patience.write)), service);
     // A client that goes away in the middle is no event.
     drop(served.await);
 }

@@ -10,12 +10,10 @@ use onlyonce_core::{OnLapse, Profile, profile};
 use onlyonce_stores::nearest;
 
 use super::{Config, ConfigError, ProfileName, Route};
+use crate::settings::{RouteTable, defaults};
 
 /// A profile whose bases go deeper than this is its own base.
 const BASES_MAX: usize = 16;
-/// Where answers are kept unless something is said.
-const STORE: &str = "file:./onlyonce-data";
-
 /// Why there is no contract: the setting that is wrong, as in `rules.key`, and why.
 pub(crate) type Wrong = (String, String);
 
@@ -43,13 +41,13 @@ pub enum Contract {
 impl Config {
     /// The store's URL: as it is set, or the default.
     pub fn store_url(&self) -> &str {
-        self.store.as_deref().unwrap_or(STORE)
+        self.store.as_deref().unwrap_or(defaults::STORE)
     }
 
     /// The name or file of the general profile.
     pub fn profile_name(&self) -> &str {
         let named = self.profile.as_ref().map(ProfileName::as_str);
-        named.unwrap_or(profile::usual().name())
+        named.unwrap_or(defaults::profile().name())
     }
 
     /// The contract of requests with this method and path, found as a gateway with these settings
@@ -58,14 +56,9 @@ impl Config {
         let normal = crate::path::normal(path)
             .map_err(|_| ConfigError::new(path, "the gateway refuses such a path with 400"))?;
         let path = normal.as_deref().unwrap_or(path);
-        let mut found = None;
-        for route in &self.route {
-            let is_method = route.matches.method.as_ref().is_none_or(|it| it == method);
-            if is_method && route.matches.matcher()?.at(path).is_ok() {
-                found = Some(route);
-                break;
-            }
-        }
+        let table = RouteTable::of(self.route.iter().map(|route| &route.matches))?;
+        let found = table.number_of(method, path);
+        let found = found.map(|number| &self.route[number]);
         match found {
             Some(route) if route.pass => return Ok(Contract::Passes(route.matches.to_string())),
             None if self.upstream.is_none() => return Ok(Contract::Nowhere),
@@ -87,9 +80,23 @@ impl Config {
 
     /// The policy of a route, or of what no route matches.
     pub(crate) fn policy(&self, route: Option<&Route>) -> Result<Policy, Wrong> {
+        self.policy_over(self.rules_of(self.base_of(route)), route)
+    }
+
+    /// The profile that a route has, its own or the general one.
+    pub(crate) fn base_of<'a>(&'a self, route: Option<&'a Route>) -> Option<&'a ProfileName> {
+        let own = route.and_then(|route| route.profile.as_ref());
+        own.or(self.profile.as_ref())
+    }
+
+    /// The policy of a route, given the rules of its profile.
+    pub(crate) fn policy_over(
+        &self,
+        base: Result<Rules, String>,
+        route: Option<&Route>,
+    ) -> Result<Policy, Wrong> {
         let own_profile = route.and_then(|route| route.profile.as_ref());
-        let named = own_profile.or(self.profile.as_ref());
-        let base = self.rules_of(named).map_err(|why| {
+        let base = base.map_err(|why| {
             let at = match (route, own_profile) {
                 (Some(route), Some(_)) => format!("route.{}.profile", self.number(route)),
                 _ => "profile".to_owned(),
@@ -114,9 +121,9 @@ impl Config {
     }
 
     /// The rules of a profile: a preset's, those in `[profiles.NAME]`, or those in a file.
-    fn rules_of(&self, name: Option<&ProfileName>) -> Result<Rules, String> {
+    pub(crate) fn rules_of(&self, name: Option<&ProfileName>) -> Result<Rules, String> {
         let Some(name) = name else {
-            return Ok(profile::usual().rules().clone());
+            return Ok(defaults::profile().rules().clone());
         };
         let mut rules = Rules::default();
         let mut name = name.as_str().to_owned();
@@ -129,7 +136,7 @@ impl Config {
             rules = rules.over(own);
             match base {
                 Some(base) => name = base,
-                None => return Ok(rules.over(profile::usual().rules().clone())),
+                None => return Ok(rules.over(defaults::profile().rules().clone())),
             }
         }
         Err(format!(

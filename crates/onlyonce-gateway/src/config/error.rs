@@ -26,13 +26,10 @@ impl ConfigError {
         }
     }
 
-    /// An error of all `problems`, if there are any.
-    pub(super) fn of(problems: Vec<Problem>) -> Result<(), Self> {
-        if problems.is_empty() {
-            Ok(())
-        } else {
-            Err(Self { problems })
-        }
+    /// An error of all `problems`, of which there is at least one.
+    pub(crate) fn of_all(problems: Vec<Problem>) -> Self {
+        debug_assert!(!problems.is_empty(), "an error says what is wrong");
+        Self { problems }
     }
 
     /// Everything that is wrong; at least one thing is.
@@ -42,7 +39,7 @@ impl ConfigError {
 }
 
 impl Problem {
-    pub(super) fn new(place: impl fmt::Display, why: impl Into<String>) -> Self {
+    pub(crate) fn new(place: impl fmt::Display, why: impl Into<String>) -> Self {
         Self {
             place: place.to_string(),
             why: why.into(),

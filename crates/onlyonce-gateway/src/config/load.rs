@@ -7,9 +7,9 @@ use std::path::Path;
 use onlyonce_stores::nearest;
 
 use super::Config;
-use super::check::{self, Finding};
 use super::document::Document;
 use super::error::{ConfigError, Problem};
+use crate::settings::{self, Findings, Settings};
 
 /// What starts the name of a variable.
 const PREFIX: &str = "ONLYONCE_";
@@ -48,42 +48,45 @@ macro_rules! overrides {
 overrides!(listen admin admin_token_file upstream store profile mode ttl namespace instance secret_file drain);
 
 /// Reads the settings: `file` if there is one, then the `ONLYONCE_…` among `variables`, then
-/// `flags` by their names in the schema.
+/// `flags` by their names in the schema. They fit together; the tokens, secrets, keys and certificates that they
+/// name are not read. A gateway needs [`Settings`].
 pub fn load(
     file: Option<&Path>,
     variables: impl IntoIterator<Item = (String, String)>,
     flags: &[(&'static str, String)],
 ) -> Result<Config, ConfigError> {
-    gather(file, variables, flags, check::fit)
+    judged(file, variables, flags, fit)
 }
 
-/// Reads the settings like [`load`], and the files that they name: tokens, secrets, keys and
-/// certificates must be there and usable. Nothing is opened, created or connected to.
-pub fn check(
+/// The settings that [`Settings::load`] gives.
+pub(crate) fn resolved(
     file: Option<&Path>,
     variables: impl IntoIterator<Item = (String, String)>,
     flags: &[(&'static str, String)],
-) -> Result<Config, ConfigError> {
-    gather(file, variables, flags, |config| {
-        let mut findings = check::fit(config);
-        findings.extend(check::files(config));
-        findings
-    })
+) -> Result<Settings, ConfigError> {
+    judged(file, variables, flags, settings::resolve)
 }
 
 /// Reads the settings that `text` alone gives; errors call it `file`.
 pub fn read(file: &str, text: &str) -> Result<Config, ConfigError> {
-    let mut reading = Reading::of(file, text);
-    reading.look(check::fit);
-    reading.end()
+    Reading::of(file, text).judged(fit)
 }
 
-fn gather(
+fn fit(config: &Config) -> Result<Config, Findings> {
+    let findings = settings::fit(config);
+    if findings.is_empty() {
+        Ok(config.clone())
+    } else {
+        Err(findings)
+    }
+}
+
+fn judged<T>(
     file: Option<&Path>,
     variables: impl IntoIterator<Item = (String, String)>,
     flags: &[(&'static str, String)],
-    look: impl FnOnce(&Config) -> Vec<Finding>,
-) -> Result<Config, ConfigError> {
+    judge: impl FnOnce(&Config) -> Result<T, Findings>,
+) -> Result<T, ConfigError> {
     let (name, text) = match file {
         Some(path) => {
             let text = std::fs::read_to_string(path).map_err(|error| {
@@ -106,8 +109,7 @@ fn gather(
     for (name, value) in flags {
         reading.set(&format!("--{}", name.replace('_', "-")), name, value);
     }
-    reading.look(look);
-    reading.end()
+    reading.judged(judge)
 }
 
 /// Settings on their way, and what is wrong with them so far.
@@ -138,9 +140,18 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// Notes what `look` finds, except where it is about what could not be read.
-    fn look(&mut self, look: impl FnOnce(&Config) -> Vec<Finding>) {
-        for finding in look(&self.config) {
+    /// What `judge` makes of the settings, or all that is wrong: what could not be read, and what `judge` found,
+    /// except where that is about what could not be read.
+    fn judged<T>(
+        mut self,
+        judge: impl FnOnce(&Config) -> Result<T, Findings>,
+    ) -> Result<T, ConfigError> {
+        let findings = match judge(&self.config) {
+            Ok(made) if self.problems.is_empty() => return Ok(made),
+            Ok(_) => Findings::default(),
+            Err(findings) => findings,
+        };
+        for finding in findings {
             let is_unknown =
                 |name: &&str| !self.given_by.contains_key(*name) && self.document.leaves_out(name);
             if finding.about.iter().any(is_unknown) {
@@ -150,12 +161,8 @@ impl<'a> Reading<'a> {
             let place = given_by.unwrap_or_else(|| self.document.place(&finding.at));
             self.problems.push(Problem::new(place, finding.why));
         }
-    }
-
-    fn end(mut self) -> Result<Config, ConfigError> {
         self.problems.sort_by_key(Problem::line);
-        ConfigError::of(self.problems)?;
-        Ok(self.config)
+        Err(ConfigError::of_all(self.problems))
     }
 }
 

@@ -6,6 +6,7 @@ use onlyonce_core::Reason;
 use onlyonce_core::policy::{Duplicate, KeyNeed};
 
 use super::*;
+use crate::settings::Settings;
 
 fn file(text: &str) -> tempfile::NamedTempFile {
     let mut file = tempfile::NamedTempFile::new().unwrap();
@@ -565,7 +566,7 @@ fn files_that_cannot_be_used_are_found_without_starting_anything() {
     ));
 
     load(Some(file.path()), [], &[]).unwrap();
-    let told = check(Some(file.path()), [], &[]).unwrap_err();
+    let told = Settings::load(Some(file.path()), [], &[]).unwrap_err();
 
     let name = file.path().display().to_string();
     let told: Vec<String> = told
@@ -623,21 +624,23 @@ fn the_reference_names_every_setting() {
 
 #[test]
 fn an_operator_is_warned_of_every_route_that_knows_callers_only_by_what_they_say() {
-    let file = file(
+    let key = file("a secret of the tokens");
+    let file = file(&format!(
         "upstream = \"http://a\"\nscope = [\"jwt:sub\"]\n\
-         [jwt]\nalgorithm = \"HS256\"\nkey_file = \"key\"\n\
+         [jwt]\nalgorithm = \"HS256\"\nkey_file = {:?}\n\
          [[route]]\nmatch = \"POST /a\"\nscope = [\"caller\"]\n\
          [[route]]\nmatch = \"POST /b\"\nscope = [\"header:x-user\"]\n\
          [[route]]\nmatch = \"POST /c\"\nscope = [\"trusted-header:x-user\"]\n\
          [[route]]\nmatch = \"POST /d\"\npass = true\nscope = [\"caller\"]\n",
-    );
-    let config = load(Some(file.path()), [], &[]).unwrap();
+        key.path()
+    ));
+    let settings = Settings::load(Some(file.path()), [], &[]).unwrap();
 
-    let told = warnings(&config)[0].text.clone();
+    let told = settings.warnings()[0].text.clone();
 
     assert!(told.ends_with("route POST /a, route POST /b"), "{told}");
-    let plain = load(None, [], &[("upstream", "http://a".into())]).unwrap();
-    assert!(warnings(&plain)[0].text.contains("refreshed opaque token"));
+    let plain = Settings::load(None, [], &[("upstream", "http://a".into())]).unwrap();
+    assert!(plain.warnings()[0].text.contains("refreshed opaque token"));
 }
 
 #[test]
@@ -651,9 +654,9 @@ fn a_route_is_observed_by_its_own_mode_or_else_by_the_general_one() {
     );
     let variable = ("ONLYONCE_MODE".to_owned(), "observe".to_owned());
 
-    let enforcing = load(Some(file.path()), [], &[]).unwrap();
-    let observing = load(Some(file.path()), [variable], &[]).unwrap();
-    let flag = load(
+    let enforcing = Settings::load(Some(file.path()), [], &[]).unwrap();
+    let observing = Settings::load(Some(file.path()), [variable], &[]).unwrap();
+    let flag = Settings::load(
         None,
         [],
         &[("upstream", "http://a".into()), ("mode", "observe".into())],
@@ -661,9 +664,9 @@ fn a_route_is_observed_by_its_own_mode_or_else_by_the_general_one() {
 
     assert_eq!(enforcing.observed(), ["POST /a"]);
     assert_eq!(observing.observed(), ["POST /a", "POST /c", "*"]);
-    assert!(!observing.enforces_nothing());
-    assert!(flag.unwrap().enforces_nothing());
-    let told = warnings(&observing);
+    assert!(observing.enforces());
+    assert!(!flag.unwrap().enforces());
+    let told = observing.warnings();
     let told = told.iter().find(|it| it.setting == "mode").unwrap();
     assert!(
         told.text
@@ -687,7 +690,8 @@ fn the_page_in_the_repository_is_the_one_that_is_printed() {
 fn the_largest_answer_is_that_of_the_most_generous_route() {
     let largest = |text: &str| {
         let text = format!("upstream = \"http://127.0.0.1:3000\"\n{text}");
-        read("FILE", &text).unwrap().response_bytes_max()
+        let config = read("FILE", &text).unwrap();
+        Settings::resolve(&config).unwrap().limits.response_bytes
     };
     let route = "[[route]]\nmatch = \"POST /a\"\n";
     let generous = "rules.response_bytes_max = 5000000\n";

@@ -3,7 +3,7 @@
 
 use http::{Method, Request, Response};
 use onlyonce_core::engine::KeyState;
-use onlyonce_tower::ToldState;
+use onlyonce_tower::{PathParams, ToldState};
 use tower_service::Service as _;
 
 use super::{Handling, Once, Site};
@@ -12,32 +12,32 @@ use crate::body::{self, ClientBody, GatewayBody};
 impl Site {
     /// Who may know the key that a status request asks about, in the order of the routes; empty if it is
     /// no such request.
-    pub(super) fn asked_for_status(&self, method: &Method, path: &str) -> Vec<Once> {
-        let of_routes = self
-            .routes
-            .iter()
-            .enumerate()
-            .filter_map(|(number, route)| {
-                let (service, operation) = route.handling.asked(method, path)?;
-                let knows = route.matcher.at(operation).is_ok()
-                    && !self.is_taken_before(number, route.method.as_ref(), operation);
-                knows.then_some(service)
-            });
+    pub(super) fn asked_for_status(&self, method: &Method, path: &str) -> Vec<Asked> {
+        let of_routes = self.routes.iter().enumerate().filter_map(|(number, it)| {
+            let (service, operation) = it.asked(method, path)?;
+            let params = self.table.params(number, operation)?.of_operation();
+            let knows = !self.table.is_taken_before(number, operation);
+            knows.then(|| Asked {
+                service: service.clone(),
+                params,
+            })
+        });
         let of_rest = self.rest.iter().filter_map(|rest| {
             let (service, operation) = rest.asked(method, path)?;
-            let knows = !self.is_taken_before(self.routes.len(), None, operation);
-            knows.then_some(service)
+            let knows = !self.table.is_taken_before(self.routes.len(), operation);
+            knows.then(|| Asked {
+                service: service.clone(),
+                params: PathParams::default().of_operation(),
+            })
         });
-        of_routes.chain(of_rest).cloned().collect()
+        of_routes.chain(of_rest).collect()
     }
+}
 
-    /// Whether a route before this one gets every request of its method for the path.
-    fn is_taken_before(&self, number: usize, method: Option<&Method>, path: &str) -> bool {
-        self.routes[..number].iter().any(|route| {
-            let is_wider = route.method.is_none() || route.method.as_ref() == method;
-            is_wider && route.matcher.at(path).is_ok()
-        })
-    }
+/// Who may know a key, and the parameters of the operation's path there.
+pub(super) struct Asked {
+    service: Once,
+    params: PathParams,
 }
 
 impl Handling {
@@ -52,13 +52,18 @@ impl Handling {
 
 /// Asks one route after the other until one knows the key. The answer is "unknown" only if every route could
 /// tell: otherwise it is the refusal of the first that could not.
-pub(super) async fn ask(asked: Vec<Once>, request: Request<ClientBody>) -> Response<GatewayBody> {
+pub(super) async fn ask(asked: Vec<Asked>, request: Request<ClientBody>) -> Response<GatewayBody> {
     let (parts, body) = request.into_parts();
     let mut body = Some(body);
     let (mut unknown, mut refused) = (None, None);
-    for mut service in asked {
+    for Asked {
+        mut service,
+        params,
+    } in asked
+    {
         let body = body.take().unwrap_or_else(ClientBody::empty);
-        let request = Request::from_parts(parts.clone(), body);
+        let mut request = Request::from_parts(parts.clone(), body);
+        request.extensions_mut().insert(params);
         let response = match service.call(request).await {
             Ok(response) => response.map(body::answered),
             Err(failure) => body::upstream_failed(&failure),

@@ -3,37 +3,31 @@
 
 use std::sync::Arc;
 
+use http::HeaderValue;
 use onlyonce_core::Engine;
 use onlyonce_core::engine::settler::Settler;
 
-use super::policy;
-use super::upstreams::{Upstreams, patience};
-use crate::config::{Config, ConfigError, Protocol, Route, Span};
-use crate::identify::Names;
+use super::upstreams::Upstreams;
+use crate::config::Span;
 use crate::lookup::Asking;
+use crate::settings::{RouteSettings, Settings, Treatment};
 use crate::settling::Chore;
 use crate::upstream::{Healths, Upstream};
 
-/// What `config` wants settled in the background.
-pub(crate) fn chores(
-    config: &Config,
-    engine: &Engine,
-    healths: &Healths,
-) -> Result<Vec<Chore>, ConfigError> {
+/// What the settings want settled in the background.
+pub(crate) fn chores(settings: &Settings, engine: &Engine, healths: &Healths) -> Vec<Chore> {
     let mut upstreams = Upstreams::default();
-    let mut chores = Vec::new();
-    for route in &config.route {
-        let address = route.upstream.as_ref().or(config.upstream.as_ref());
-        let is_kept = match route.protocol {
-            Protocol::Http => !route.pass && !config.is_observed(Some(route)),
-            Protocol::Mcp => false,
-        };
-        let Some(address) = address.filter(|_| is_kept) else {
-            continue;
-        };
-        let upstream = upstreams.named(address, patience(config), healths)?;
-        chores.extend(chore(config, route, engine, upstream)?);
-    }
+    let routes = settings.routes.all.iter();
+    let chores = routes.zip(&settings.credentials.lookups);
+    let chores = chores.filter_map(|(route, authorization)| match route.treatment {
+        Treatment::Once => {
+            let patience = settings.timeouts.upstream;
+            let upstream = upstreams.named(&route.upstream, patience, healths);
+            chore(settings, route, authorization.as_ref(), engine, upstream)
+        }
+        Treatment::Pass | Treatment::Observe | Treatment::Mcp(_) => None,
+    });
+    let chores: Vec<Chore> = chores.collect();
     if !chores.is_empty() && engine.former().is_some() {
         tracing::warn!(
             target: "onlyonce",
@@ -41,45 +35,38 @@ pub(crate) fn chores(
              as ever"
         );
     }
-    Ok(chores)
+    chores
 }
 
 fn chore(
-    config: &Config,
-    route: &Route,
+    settings: &Settings,
+    route: &RouteSettings,
+    authorization: Option<&HeaderValue>,
     engine: &Engine,
     upstream: Upstream,
-) -> Result<Option<Chore>, ConfigError> {
-    let Some(lookup) = &route.reconcile else {
-        return Ok(None);
-    };
-    let table = lookup.table();
-    let Some(every) = table.background.map(Span::get) else {
-        return Ok(None);
-    };
-    let policy = Arc::new(policy(config, Some(route))?);
-    let asking = Arc::new(Asking::new(
-        lookup,
-        Names::of(&config.identity),
-        policy.http.key_header.clone(),
-        policy.limits.response_bytes_max,
-    )?);
+) -> Option<Chore> {
+    let (lookup, matches) = (route.lookup.as_ref()?, route.matches.as_ref()?);
+    let every = lookup.table().background.map(Span::get)?;
+    let policy = Arc::new(route.policy.clone());
+    let authorization = authorization.cloned();
+    let asking = Asking::new(lookup, authorization, settings.names.clone(), &policy);
+    let asking = Arc::new(asking);
     let name = match &route.operation {
         Some(operation) => Arc::clone(operation.name()),
-        None => route.matches.path.as_str().into(),
+        None => matches.path.as_str().into(),
     };
     let rules = Arc::clone(&policy);
     let settler = Settler::new(engine, name, &policy, every, move |unsettled| {
         let (asking, rules, upstream) = (Arc::clone(&asking), Arc::clone(&rules), upstream.clone());
         async move { asking.ask_alone(upstream, unsettled, &rules).await }
     });
-    let settler = match table.timeout.map(Span::get) {
+    let settler = match lookup.table().timeout.map(Span::get) {
         Some(timeout) => settler.within(timeout),
         None => settler,
     };
-    Ok(Some(Chore {
-        route: route.matches.to_string(),
+    Some(Chore {
+        route: matches.to_string(),
         every,
         settler,
-    }))
+    })
 }

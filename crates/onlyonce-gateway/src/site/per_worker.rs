@@ -6,7 +6,7 @@ use onlyonce_core::Engine;
 use onlyonce_observe::traces::Traces;
 
 use super::{Bounds, Site};
-use crate::config::{Config, ConfigError};
+use crate::settings::Settings;
 use crate::upstream::Healths;
 
 /// The same site for each worker, so that a connection to an upstream stays on its thread.
@@ -16,19 +16,19 @@ pub(crate) struct PerWorker(Vec<Arc<Site>>);
 pub(crate) type Sites = Arc<arc_swap::ArcSwap<PerWorker>>;
 
 impl PerWorker {
-    /// What `config` describes, for so many workers.
+    /// What the settings describe, for so many workers.
     pub(crate) fn new(
         count: usize,
-        config: &Config,
+        settings: &Settings,
         engine: &Engine,
         bounds: &Bounds,
         traces: Option<&Traces>,
         healths: &Healths,
-    ) -> Result<Self, ConfigError> {
-        let first = Site::new(config, engine, bounds, traces, healths)?;
+    ) -> Self {
+        let first = Site::new(settings, engine, bounds, traces, healths);
         let others: Vec<_> = (1..count).map(|_| Arc::new(first.again())).collect();
         let all = std::iter::once(Arc::new(first)).chain(others);
-        Ok(Self(all.collect()))
+        Self(all.collect())
     }
 
     /// The site of a worker, by its number.

@@ -4,13 +4,13 @@ use std::fs;
 use std::path::Path;
 
 use onlyonce_gateway::audit::{Purged, Trail};
-use onlyonce_gateway::{Config, Gateway};
+use onlyonce_gateway::{Gateway, Settings};
 use serde_json::Value;
 
 use crate::support::{Service, client, eventually, settings};
 
 /// Callers are known by a header that something in front sets.
-fn audited(service: &Service, folder: &Path, more: &str) -> Config {
+fn audited(service: &Service, folder: &Path, more: &str) -> Settings {
     let path = folder.join("audit.jsonl");
     let config = format!(
         "ttl = \"1s\"\nscope = [\"trusted-header:x-user\", \"route\"]\n\

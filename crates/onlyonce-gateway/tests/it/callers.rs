@@ -9,7 +9,7 @@ use jsonwebtoken::{EncodingKey, Header, encode, get_current_timestamp};
 use onlyonce_gateway::Gateway;
 use serde_json::json;
 
-use crate::support::{Service, client, gateway, http2, settings};
+use crate::support::{Service, checked, client, gateway, http2, settings};
 
 /// An order with these headers; its status and text.
 async fn order(gateway: &Gateway, headers: &[(&str, &str)]) -> (u16, String) {
@@ -82,7 +82,7 @@ async fn a_key_set_that_cannot_be_read_keeps_the_old_one() {
     let gateway = gateway(service.address, &more).await;
 
     std::fs::write(&file, "{}").unwrap();
-    let error = gateway.reload(&settings(service.address, &more));
+    let error = checked(service.address, &more);
 
     assert!(error.unwrap_err().to_string().contains("JWKS"));
     for lives in [600, 1200] {

@@ -16,6 +16,7 @@ mod foreign;
 mod heads;
 mod identified;
 mod limits;
+mod matched;
 mod mcp;
 mod mcp_catalog;
 mod metrics;

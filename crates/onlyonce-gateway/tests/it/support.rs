@@ -14,7 +14,7 @@ use axum::routing::{any, get, post};
 use http_body_util::Full;
 use hyper::client::conn::http2::SendRequest;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use onlyonce_gateway::{Config, Gateway, config};
+use onlyonce_gateway::{Gateway, Settings, config::ConfigError};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
@@ -125,20 +125,25 @@ pub(crate) async fn gateway(service: SocketAddr, more: &str) -> Gateway {
 /// The same on a store that `more` names.
 pub(crate) async fn started(service: SocketAddr, more: &str) -> Gateway {
     let settings = load(&format!("upstream = \"http://{service}\"\n{more}"));
-    Gateway::start(&settings).await.unwrap()
+    Gateway::start(&settings.unwrap()).await.unwrap()
 }
 
-pub(crate) fn settings(service: SocketAddr, more: &str) -> Config {
+pub(crate) fn settings(service: SocketAddr, more: &str) -> Settings {
+    checked(service, more).unwrap()
+}
+
+/// The same settings, or what is wrong with them.
+pub(crate) fn checked(service: SocketAddr, more: &str) -> Result<Settings, ConfigError> {
     load(&format!(
         "upstream = \"http://{service}\"\nstore = \"memory:\"\n{more}"
     ))
 }
 
-fn load(more: &str) -> Config {
+fn load(more: &str) -> Result<Settings, ConfigError> {
     let file = tempfile::NamedTempFile::new().unwrap();
     let text = format!("listen = \"127.0.0.1:0\"\nadmin = \"127.0.0.1:0\"\n{more}");
     std::fs::write(file.path(), text).unwrap();
-    config::load(Some(file.path()), [], &[]).unwrap()
+    Settings::load(Some(file.path()), [], &[])
 }
 
 /// A client that reuses nothing it should not.

@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use crate::support::{Service, gateway, settings};
+use crate::support::{Service, checked, gateway, settings};
 
 /// A certificate for localhost and its key, as PEM.
 struct Pair {
@@ -119,8 +119,7 @@ async fn a_certificate_that_cannot_be_used_keeps_the_old_one_and_says_why() {
         (&*other.cert, "no key", "key.pem"),
     ] {
         files.write(cert, key);
-        let error = gateway
-            .reload(&settings(service.address, &files.settings()))
+        let error = checked(service.address, &files.settings())
             .unwrap_err()
             .to_string();
         assert!(error.contains(why), "{error}");

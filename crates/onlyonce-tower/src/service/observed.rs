@@ -10,7 +10,7 @@ use tower_service::Service;
 
 use crate::body::{RequestBody, ResponseBody};
 use crate::future::ResponseFuture;
-use crate::layer::{ClassifyError, Settings};
+use crate::layer::{ClassifyError, Matched, Settings};
 use crate::observe::{AnswerWatch, Exchange, ObservedRoute, RequestWatch, Sight};
 use crate::origin;
 use crate::request::{self as reading, Head};
@@ -85,14 +85,9 @@ impl Observed<'_> {
     /// Whether a request could have had a key.
     fn covers(&self, parts: &request::Parts) -> bool {
         let path = origin::uri(&parts.uri, &parts.extensions).path();
-        let route = self.settings.route.as_ref();
-        self.settings
-            .policy
-            .http
-            .methods
-            .need(&parts.method)
-            .is_some()
-            && route.is_none_or(|route| route.params(path).is_some())
+        let methods = &self.settings.policy.http.methods;
+        let matched = || reading::params(&Matched::Own(path), parts, self.settings);
+        methods.need(&parts.method).is_some() && matched().is_ok_and(|params| params.is_some())
     }
 }
 

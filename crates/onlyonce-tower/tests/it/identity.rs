@@ -12,6 +12,7 @@ use crate::support::{App, Ask, PATH, ask, post, uuid};
 mod axum_routes;
 #[cfg(feature = "jwt")]
 mod jwt;
+mod matched;
 #[cfg(feature = "jwt")]
 mod scopes;
 mod unreadable;

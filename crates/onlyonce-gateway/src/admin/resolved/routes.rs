@@ -1,14 +1,13 @@
 //! The settings of a route.
 
-use onlyonce_stores::shown;
-
-use crate::config::{Config, Lookup, Mcp, Mode, Protocol, Route};
+use crate::config::{Lookup, Mcp, Protocol, Route};
+use crate::settings::{Settings, defaults};
 
 use super::{List, MASK, NONE, list, request, text, word};
 
 impl List {
     /// What a route says of itself; what it leaves to the gateway is not told again.
-    pub(super) fn route(&mut self, at: &str, config: &Config, route: &Route) {
+    pub(super) fn route(&mut self, number: usize, route: &Route, settings: &Settings) {
         let Route {
             matches,
             operation,
@@ -27,28 +26,21 @@ impl List {
             protocol,
             mcp,
         } = route;
-        let usual_upstream = config.upstream.as_deref().map_or(NONE.to_owned(), shown);
-        let usual_mode = word(config.mode.unwrap_or(Mode::Enforce));
-        let usual_check = config.auth_check.as_ref().map_or(NONE.to_owned(), request);
+        let at = format!("route.{number}");
         let name = |of: &str| format!("{at}.{of}");
+        let in_force = &settings.routes.all[number];
         self.value(name("match"), true, matches.to_string());
         let named = operation.as_ref().map(|it| it.name());
         self.add(&name("operation"), named, text, "its path");
-        self.add(
-            &name("upstream"),
-            upstream.as_deref(),
-            shown,
-            usual_upstream,
-        );
-        let named = profile.as_ref().map(|it| it.as_str());
-        self.add(&name("profile"), named, text, config.profile_name());
-        self.add(&name("mode"), *mode, word, usual_mode);
-        self.add(
-            &name("auth_check"),
-            auth_check.as_ref(),
-            request,
-            usual_check,
-        );
+        let to = &*in_force.upstream_shown;
+        self.value(name("upstream"), upstream.is_some(), to);
+        self.value(name("profile"), profile.is_some(), &*in_force.profile);
+        let general_mode = settings.config().mode;
+        let in_mode = mode.or(general_mode).unwrap_or(defaults::MODE);
+        self.value(name("mode"), mode.is_some(), word(in_mode));
+        let check = in_force.auth_check.as_ref();
+        let check = check.map_or(NONE.to_owned(), request);
+        self.value(name("auth_check"), auth_check.is_some(), check);
         self.add(
             &name("upstream_key_in"),
             upstream_key_in.as_ref(),
@@ -69,7 +61,7 @@ impl List {
         self.value(name("pass"), *pass, pass.to_string());
         match protocol {
             Protocol::Http => self.value(name("protocol"), false, "http"),
-            Protocol::Mcp => self.mcp(at, mcp),
+            Protocol::Mcp => self.mcp(&at, mcp),
         }
     }
 

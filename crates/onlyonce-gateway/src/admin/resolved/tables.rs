@@ -1,19 +1,9 @@
 //! The tables of a file of settings.
 
-use std::time::Duration;
-
 use crate::config::{
-    Algorithm, Audit, Breaker, Config, Count, FAILURES, Identity, Jwt, Limits, Log, LogFormat,
-    LogLevel, PROBE, RESET, Span, Timeouts, Tls, UpstreamHeader,
+    Algorithm, Audit, Breaker, Identity, Jwt, Limits, Log, LogFormat, LogLevel, Timeouts, Tls,
 };
-use crate::gateway::{RUNNING_MAX, audit_settings};
-use crate::identify::{ATTEMPT, OPERATION};
-use crate::identity::allowance;
-use crate::log::SAMPLE_DEBUG;
-use crate::server::{
-    CONNECTIONS_MAX, HEADER_BYTES_MAX, HEADERS_TIMEOUT, STREAMS_MAX, WRITE_PAUSE_MAX,
-};
-use crate::site::{IDLE_MAX, WEB_SOCKET_IDLE_MAX, body_patience, upstream_patience};
+use crate::settings::Settings;
 
 use super::{List, NONE, file, span, text};
 
@@ -48,40 +38,47 @@ impl List {
         self.add("jwt.audience", audience.as_deref(), text, "any");
     }
 
-    pub(super) fn identity(&mut self, identity: &Identity) {
+    pub(super) fn identity(&mut self, identity: &Identity, settings: &Settings) {
         let Identity {
             operation_header,
             attempt_header,
             headers,
         } = identity;
-        let name = |it: &UpstreamHeader| it.name().to_string();
-        self.add(
-            "identity.operation_header",
-            operation_header.as_ref(),
-            name,
-            OPERATION,
-        );
-        self.add(
-            "identity.attempt_header",
-            attempt_header.as_ref(),
-            name,
-            ATTEMPT,
-        );
-        self.add("identity.headers", *headers, text, true);
+        let names = &settings.names;
+        for (name, is_given, value) in [
+            (
+                "operation_header",
+                operation_header.is_some(),
+                text(&names.operation),
+            ),
+            (
+                "attempt_header",
+                attempt_header.is_some(),
+                text(&names.attempt),
+            ),
+            ("headers", headers.is_some(), text(names.are_sent)),
+        ] {
+            self.value(format!("identity.{name}"), is_given, value);
+        }
     }
 
-    pub(super) fn breaker(&mut self, breaker: &Breaker) {
+    pub(super) fn breaker(&mut self, breaker: &Breaker, settings: &Settings) {
         let Breaker {
             failures,
             reset,
             probe,
         } = breaker;
-        self.add("breaker.failures", failures.map(Count::get), text, FAILURES);
-        self.add("breaker.reset", reset.map(Span::get), span, span(RESET));
-        self.add("breaker.probe", probe.map(Span::get), span, span(PROBE));
+        let in_force = settings.storage.breaker;
+        for (name, is_given, value) in [
+            ("failures", failures.is_some(), text(in_force.failures)),
+            ("reset", reset.is_some(), span(in_force.reset)),
+            ("probe", probe.is_some(), span(in_force.probe)),
+        ] {
+            self.value(format!("breaker.{name}"), is_given, value);
+        }
     }
 
-    pub(super) fn limits(&mut self, config: &Config, limits: &Limits) {
+    pub(super) fn limits(&mut self, limits: &Limits, settings: &Settings) {
         let Limits {
             connections,
             header_bytes,
@@ -93,47 +90,55 @@ impl List {
             bytes_a_caller,
             address_header,
         } = limits;
-        let bad_usual = allowance(limits).bad_requests_a_minute;
-        let bad = bad_requests_a_minute.map(Count::get);
-        let connection = "the address of the connection";
-        self.add(
-            "limits.connections",
-            connections.map(Count::get),
-            text,
-            CONNECTIONS_MAX,
-        );
-        self.add(
-            "limits.header_bytes",
-            header_bytes.map(Count::get),
-            text,
-            HEADER_BYTES_MAX,
-        );
-        self.add("limits.streams", streams.map(Count::get), text, STREAMS_MAX);
-        self.add("limits.running", running.map(Count::get), text, RUNNING_MAX);
-        let buffered = config.buffered_bytes().to_string();
-        self.value("limits.buffered_bytes", buffered_bytes.is_some(), buffered);
-        self.add("limits.bad_requests_a_minute", bad, text, bad_usual);
-        self.add(
-            "limits.keys_a_caller",
-            keys_a_caller.map(Count::get),
-            text,
-            "any number",
-        );
-        self.add(
-            "limits.bytes_a_caller",
-            bytes_a_caller.map(Count::get),
-            text,
-            "any number",
-        );
-        self.add(
-            "limits.address_header",
-            address_header.as_deref(),
-            text,
-            connection,
-        );
+        let in_force = &settings.limits;
+        let caller = in_force.caller;
+        let bound = |bound: Option<u64>| bound.map_or("any number".to_owned(), text);
+        let address = in_force.address_header.as_ref();
+        let address = address.map_or("the address of the connection".to_owned(), text);
+        for (name, is_given, value) in [
+            (
+                "connections",
+                connections.is_some(),
+                text(in_force.connections),
+            ),
+            (
+                "header_bytes",
+                header_bytes.is_some(),
+                text(in_force.header_bytes),
+            ),
+            ("streams", streams.is_some(), text(in_force.streams)),
+            (
+                "running",
+                running.is_some(),
+                text(settings.storage.running_max),
+            ),
+            (
+                "buffered_bytes",
+                buffered_bytes.is_some(),
+                text(in_force.buffered_bytes),
+            ),
+            (
+                "bad_requests_a_minute",
+                bad_requests_a_minute.is_some(),
+                text(caller.bad_requests_a_minute),
+            ),
+            (
+                "keys_a_caller",
+                keys_a_caller.is_some(),
+                bound(caller.keys_max),
+            ),
+            (
+                "bytes_a_caller",
+                bytes_a_caller.is_some(),
+                bound(caller.bytes_max),
+            ),
+            ("address_header", address_header.is_some(), address),
+        ] {
+            self.value(format!("limits.{name}"), is_given, value);
+        }
     }
 
-    pub(super) fn timeouts(&mut self, config: &Config, timeouts: &Timeouts) {
+    pub(super) fn timeouts(&mut self, timeouts: &Timeouts, settings: &Settings) {
         let Timeouts {
             connect,
             headers,
@@ -145,62 +150,50 @@ impl List {
             idle,
             websocket,
         } = timeouts;
-        let (bodies, upstream) = (body_patience(config), upstream_patience(config));
-        let usually = |given: Option<Duration>, usual| given.unwrap_or(usual);
-        let headers_max = usually(headers.map(Span::get), HEADERS_TIMEOUT);
-        let write_max = usually(write.map(Span::get), WRITE_PAUSE_MAX);
-        let idle_max = usually(idle.map(Span::get), IDLE_MAX);
-        let web_socket_max = usually(websocket.map(Span::get), WEB_SOCKET_IDLE_MAX);
+        let in_force = settings.timeouts;
+        let (bodies, upstream) = (in_force.bodies, in_force.upstream);
         for (name, is_given, value) in [
             ("connect", connect.is_some(), upstream.connect_max),
-            ("headers", headers.is_some(), headers_max),
+            ("headers", headers.is_some(), in_force.headers),
             ("body", body.is_some(), bodies.pause_max),
             ("body_whole", body_whole.is_some(), bodies.whole_max),
             ("linger", linger.is_some(), bodies.linger.time_max),
-            ("write", write.is_some(), write_max),
+            ("write", write.is_some(), in_force.write),
             ("response", response.is_some(), upstream.response_max),
-            ("idle", idle.is_some(), idle_max),
-            ("websocket", websocket.is_some(), web_socket_max),
+            ("idle", idle.is_some(), in_force.idle),
+            ("websocket", websocket.is_some(), in_force.websocket),
         ] {
             self.value(format!("timeouts.{name}"), is_given, span(value));
         }
     }
 
-    pub(super) fn log(&mut self, log: &Log) {
+    pub(super) fn log(&mut self, log: &Log, settings: &Settings) {
         let Log {
             format,
             level,
             sample_info,
             sample_debug,
         } = log;
-        let format_name = |it| match it {
-            LogFormat::Json => "json".to_owned(),
-            LogFormat::Text => "text".to_owned(),
+        let in_force = settings.log;
+        let format_name = match in_force.format {
+            LogFormat::Json => "json",
+            LogFormat::Text => "text",
         };
-        let level_name = |it| match it {
-            LogLevel::Debug => "debug".to_owned(),
-            LogLevel::Info => "info".to_owned(),
-            LogLevel::Warn => "warn".to_owned(),
-            LogLevel::Error => "error".to_owned(),
+        let level_name = match in_force.level {
+            LogLevel::Debug => "debug",
+            LogLevel::Info => "info",
+            LogLevel::Warn => "warn",
+            LogLevel::Error => "error",
         };
-        self.add(
-            "log.format",
-            *format,
-            format_name,
-            format_name(LogFormat::Json),
-        );
-        self.add("log.level", *level, level_name, level_name(LogLevel::Warn));
-        self.add("log.sample_info", sample_info.map(Count::get), text, 1);
-        self.add(
-            "log.sample_debug",
-            sample_debug.map(Count::get),
-            text,
-            SAMPLE_DEBUG,
-        );
+        self.value("log.format", format.is_some(), format_name);
+        self.value("log.level", level.is_some(), level_name);
+        let (info, debug) = (text(in_force.sample_info), text(in_force.sample_debug));
+        self.value("log.sample_info", sample_info.is_some(), info);
+        self.value("log.sample_debug", sample_debug.is_some(), debug);
     }
 
-    pub(super) fn audit(&mut self, audit: Option<&Audit>) {
-        let Some(given) = audit else {
+    pub(super) fn audit(&mut self, audit: Option<&Audit>, settings: &Settings) {
+        let Some((given, in_force)) = audit.zip(settings.storage.audit.as_ref()) else {
             return self.value("audit", false, NONE);
         };
         let Audit {
@@ -208,10 +201,9 @@ impl List {
             keep,
             file_bytes_max,
         } = given;
-        let settings = audit_settings(given);
-        let bytes_max = settings.file_bytes_max.to_string();
+        let bytes_max = text(in_force.file_bytes_max);
         self.value("audit.path", true, file(path));
-        self.value("audit.keep", keep.is_some(), span(settings.keep));
+        self.value("audit.keep", keep.is_some(), span(in_force.keep));
         self.value("audit.file_bytes_max", file_bytes_max.is_some(), bytes_max);
     }
 }

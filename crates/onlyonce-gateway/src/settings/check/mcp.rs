@@ -2,24 +2,22 @@
 
 use http::{Method, Uri};
 
-use super::Finding;
+use super::{Contracts, Findings};
 use crate::config::{Config, Protocol, Route};
 
-pub(super) fn endpoints(config: &Config) -> Vec<Finding> {
-    let routes = config.route.iter().enumerate();
-    routes
-        .filter_map(|(number, route)| {
-            let why = match route.protocol {
-                Protocol::Http => has_settings(route).then(|| {
-                    "these settings are for an MCP endpoint: add protocol = \"mcp\"".into()
-                }),
-                Protocol::Mcp => unfit(config, route),
-            }?;
+pub(super) fn endpoints(config: &Config, contracts: &Contracts, findings: &mut Findings) {
+    for (number, route) in config.route.iter().enumerate() {
+        let why = match route.protocol {
+            Protocol::Http => has_settings(route)
+                .then(|| "these settings are for an MCP endpoint: add protocol = \"mcp\"".into()),
+            Protocol::Mcp => unfit(config, contracts, number, route),
+        };
+        if let Some(why) = why {
             let why = format!("route {}: {why}", route.matches);
-            let at = format!("route.{number}.protocol");
-            Finding::new(at, &["profile", "profiles", "rules"], why)
-        })
-        .collect()
+            let about = &["profile", "profiles", "rules"];
+            findings.note_about(about, format!("route.{number}.protocol"), why);
+        }
+    }
 }
 
 fn has_settings(route: &Route) -> bool {
@@ -28,7 +26,7 @@ fn has_settings(route: &Route) -> bool {
     !mcp.reconcile.is_empty() || texts.iter().any(|texts| !texts.is_empty())
 }
 
-fn unfit(config: &Config, route: &Route) -> Option<String> {
+fn unfit(config: &Config, contracts: &Contracts, number: usize, route: &Route) -> Option<String> {
     if route.matches.method.is_some() {
         return Some(
             "an MCP endpoint takes POST, GET and DELETE: write match = \"* /mcp\"".to_owned(),
@@ -62,7 +60,7 @@ fn unfit(config: &Config, route: &Route) -> Option<String> {
             "`{origin}` is no origin: write one like \"https://app.example.org\""
         ));
     }
-    let policy = config.policy(Some(route)).ok()?;
+    let policy = contracts.of_route(Some(number)).as_ref().ok()?;
     if policy.http.methods.need(&Method::POST).is_none() {
         return Some("its contract does not cover POST: add \"POST\" to rules.methods".to_owned());
     }

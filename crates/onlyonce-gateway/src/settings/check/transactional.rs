@@ -2,34 +2,32 @@
 
 use onlyonce_core::OnLapse;
 
-use super::Finding;
+use super::{Contracts, Findings};
 use crate::config::{Config, Route};
 
-pub(super) fn transactional(config: &Config) -> Vec<Finding> {
+pub(super) fn transactional(config: &Config, contracts: &Contracts, findings: &mut Findings) {
     let routes = config.route.iter().enumerate();
-    let routes = routes.filter(|(_, route)| route.transactional);
-    routes
-        .filter_map(|(number, route)| {
-            let why = unfit(config, route)?;
+    for (number, route) in routes.filter(|(_, route)| route.transactional) {
+        if let Some(why) = unfit(config, contracts, number, route) {
             let why = format!("route {}: transactional = true: {why}", route.matches);
-            let at = format!("route.{number}.transactional");
-            Finding::new(at, &["store", "profile", "profiles", "rules"], why)
-        })
-        .collect()
+            let about = &["store", "profile", "profiles", "rules"];
+            findings.note_about(about, format!("route.{number}.transactional"), why);
+        }
+    }
 }
 
-fn unfit(config: &Config, route: &Route) -> Option<String> {
+fn unfit(config: &Config, contracts: &Contracts, number: usize, route: &Route) -> Option<String> {
     if route.pass {
         return Some("nothing is completed on a route that passes everything through: remove one of `pass` and `transactional`".to_owned());
     }
-    let url = config.store.as_deref().unwrap_or("file:./onlyonce-data");
+    let url = config.store_url();
     // A URL that cannot be read is a finding of its own.
     if onlyonce_stores::check_url(url).is_ok()
         && let Err(error) = onlyonce_stores::completion_sql(url)
     {
         return Some(format!("the store is not fit for it: {error}"));
     }
-    match config.policy(Some(route)).ok()?.on_lapse {
+    match contracts.of_route(Some(number)).as_ref().ok()?.on_lapse {
         OnLapse::Rerun => None,
         OnLapse::Hold => Some(
             "an attempt that did not commit did not happen, and can run again: add rules.on_lapse = \"rerun\", \
