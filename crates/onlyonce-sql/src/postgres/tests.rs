@@ -6,7 +6,7 @@ use super::arg::{Arg, inline};
 use super::statements::{Statement, Statements};
 use crate::shared::Table;
 
-fn all(statements: &Statements) -> [&Statement; 20] {
+fn all(statements: &Statements) -> [&Statement; 21] {
     [
         &statements.claim,
         &statements.renew,
