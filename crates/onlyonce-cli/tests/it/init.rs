@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use onlyonce_gateway::config;
+use onlyonce_gateway::{Settings, config};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
@@ -262,8 +262,8 @@ async fn a_file_that_only_observes_says_so_and_another_says_how() {
     assert_eq!(code, 0, "{told}");
 
     let observed = |file: &str| {
-        let config = config::load(Some(Path::new(file)), [], &[]).unwrap();
-        config.observed()
+        let settings = Settings::load(Some(Path::new(file)), [], &[]).unwrap();
+        settings.observed()
     };
     assert_eq!(observed(&observing).len(), 1);
     assert!(observed(&enforcing).is_empty());
