@@ -183,7 +183,7 @@ impl Store for Tiered {
         if let (Completed::Stored(receipt), Some(marker)) = (&completed, marker) {
             let record = Record {
                 token: lease.token,
-                fingerprint: lease.fingerprint,
+                fingerprint: marker.lease.fingerprint,
                 on_lapse: marker.on_lapse,
                 attempt: lease.attempt,
                 meta: marker.meta,

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use onlyonce_core::slot::{SlotHasher, SlotMap};
 use onlyonce_core::store::Receipt;
-use onlyonce_core::{Claim, Lease, Meta, OnLapse, Record, Response, Slot, State, Token};
+use onlyonce_core::{
+    Claim, Fingerprint, Lease, Meta, OnLapse, Record, Response, Slot, State, Token,
+};
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{OptionsBuilder, Weighter};
 
@@ -54,9 +56,10 @@ struct Share {
     granted: SlotMap<Granted>,
 }
 
-/// What a lease does not carry of its claim.
+/// What a lease does not carry of its claim, or not for certain.
 pub(super) struct Granted {
     token: Token,
+    fingerprint: Fingerprint,
     on_lapse: OnLapse,
     meta: Arc<Meta>,
 }
@@ -163,6 +166,7 @@ impl Results {
         }
         let granted = Granted {
             token: claim.token,
+            fingerprint: claim.fingerprint,
             on_lapse: claim.on_lapse,
             meta: Arc::clone(&claim.meta),
         };
@@ -180,7 +184,7 @@ impl Results {
         let granted = self.ended(lease)?;
         Some(Record {
             token: lease.token,
-            fingerprint: lease.fingerprint,
+            fingerprint: granted.fingerprint,
             on_lapse: granted.on_lapse,
             attempt: lease.attempt,
             meta: granted.meta,

@@ -11,7 +11,7 @@ use onlyonce_core::{
     Claim, Claimed, Completed, Fingerprint, Lease, MemoryStore, OnLapse, Operate, Origin,
     OsEntropy, Record, Release, Response, Slot, State, Store, StoreErrorKind, codec,
 };
-use onlyonce_stores::{KeyRing, Sealed};
+use onlyonce_stores::{Cached, KeyRing, Sealed};
 
 use crate::rough::{
     Fault, LONG, Rough, WrappedBed, answer, claim, done, failure, fingerprint, is_granted, lease,
@@ -122,6 +122,19 @@ async fn nothing_of_an_answer_can_be_read_in_the_store() {
     assert_eq!((kept.trailers, kept.resource), (None, None));
     assert_eq!(kept.headers.len(), 1);
     assert_eq!(kept.headers["onlyonce-sealed"], "1;key=a");
+}
+
+/// A wrapper inside goes by what it was told with the claim: a lease has no fingerprint there.
+#[tokio::test]
+async fn what_a_cache_inside_remembers_is_of_the_same_meaning() {
+    let cache = Cached::new(Arc::new(MemoryStore::new()));
+    let store = sealed(Arc::new(cache), KEY_A).await;
+    let claim = done(&store, "paid", LONG).await;
+
+    let record = taken(&store, &claim).await;
+
+    assert_eq!(record.fingerprint, claim.fingerprint);
+    assert_eq!(record.response().unwrap().body, "paid");
 }
 
 #[tokio::test]
