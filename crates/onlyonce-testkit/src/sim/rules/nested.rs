@@ -66,9 +66,13 @@ pub(super) fn completed(
 /// ran or nothing is stored there, and left in doubt only if that one is.
 pub(super) fn released(ledger: &Ledger, outer: &Tenure, why: Release, now: Ms) -> Checked {
     let run = ledger.run_of(&outer.token).map(|id| &ledger.runs[id]);
+    // It goes by what it was told: a late copy of its claim may have been granted anew since, as a first
+    // attempt.
+    let mut tenures = ledger.cells.iter().flat_map(|cell| &cell.tenures);
+    let took_over = tenures.any(|it| it.token == outer.token && it.attempt > 1);
     let true_words = match (why, run) {
         // The store leaves it in doubt, whatever the word: the record after it is checked.
-        (Release::NotRun | Release::Unknown, _) if outer.attempt > 1 => true,
+        (Release::NotRun | Release::Unknown, _) if took_over => true,
         (Release::NotRun, None) => true,
         (Release::NotRun, Some(run)) => nothing_is_left(ledger, run, now),
         (Release::Unknown, _) => is_in_doubt(ledger, outer, now),
