@@ -13,13 +13,13 @@ use crate::store::{
     Claim, Claimed, Completed, Lease, Overtaken, Receipt, Release, Released, Renewed,
 };
 
-pub use graves::Graves;
+pub use released::ReleasedTokens;
 pub use waiters::Waiters;
 
-mod graves;
+mod released;
 mod waiters;
 
-/// What a store keeps of one slot. That a released token stays dead is for [`Graves`], or for a
+/// What a store keeps of one slot. That a released token stays dead is for [`ReleasedTokens`], or for a
 /// table beside this one, to see to.
 ///
 /// ```

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use onlyonce_core::entry::{Change, Graves};
+use onlyonce_core::entry::{Change, ReleasedTokens};
 use onlyonce_core::{
     Claim, Claimed, Clock, Completed, Lease, Operate, Release, Released, Renewed, Response, Slot,
     Store, StoreError, SystemClock, Token, async_trait,
@@ -179,7 +179,7 @@ impl FileStoreBuilder {
                 self.segment_bytes,
             ),
             agreed,
-            graves: Graves::default(),
+            released: ReleasedTokens::default(),
             bytes_max: self.bytes_max,
         }));
         let sweeping = Sweeper {

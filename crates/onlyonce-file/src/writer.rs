@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use onlyonce_core::entry::Graves;
+use onlyonce_core::entry::ReleasedTokens;
 use onlyonce_core::operate::Resolved;
 use onlyonce_core::{
     Claim, Claimed, Completed, Lease, OnLapse, Release, Released, Renewed, Response, Slot,
@@ -28,7 +28,7 @@ use onlyonce_storekit::batch::{Asked, Waiting, answer_all};
 const BATCH_MAX: usize = 1024;
 /// How many bytes of answers one commit writes, or one more than that.
 const BATCH_BYTES: usize = 64 << 20;
-const GRAVES_PER_BATCH: usize = 64;
+const RELEASED_PER_BATCH: usize = 64;
 
 /// What is asked of the writer.
 pub(super) enum Question {
@@ -108,7 +108,7 @@ pub(super) struct Writer {
     pub(super) shared: Arc<Shared>,
     pub(super) log: Log,
     pub(super) agreed: Agreed,
-    pub(super) graves: Graves,
+    pub(super) released: ReleasedTokens,
     pub(super) claims: Claims,
     /// New keys are refused once the log has this many bytes.
     pub(super) bytes_max: u64,
@@ -182,7 +182,7 @@ impl Writer {
             return refused(&|| failed(why));
         }
         let now = self.shared.now();
-        self.graves.tidy(GRAVES_PER_BATCH, now);
+        self.released.tidy(RELEASED_PER_BATCH, now);
         let shared = Arc::clone(&self.shared);
         let mut claims = std::mem::take(&mut self.claims);
         let mut batch = Batch::new(&shared, &mut claims, self.has_room(), now);
@@ -210,7 +210,7 @@ impl Writer {
         let now = batch.now;
         match question {
             Question::Claim(claim) => {
-                if self.graves.hold(&claim.slot, &claim.token, now) {
+                if self.released.is_dead(&claim.slot, &claim.token, now) {
                     return Ok(Answer::Claimed(Claimed::Dead));
                 }
                 batch.claim(claim).map(Answer::Claimed)
@@ -228,7 +228,7 @@ impl Writer {
                     let (released, change) = entry.release(lease, *why, now);
                     ((released, change), change)
                 })?;
-                self.graves.bury(lease, *why, change, now);
+                self.released.add(lease, *why, change, now);
                 Ok(Answer::Released(released))
             }
             Question::Forget(slot) => batch.forget(slot).map(Answer::Did),

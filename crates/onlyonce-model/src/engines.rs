@@ -69,7 +69,7 @@ pub enum Bug {
     /// The store does not compare tokens: the last to come finishes.
     FencingOff,
     /// Released tokens are not remembered.
-    NoGraves,
+    ForgetsReleases,
     /// A handler starts however long its claim was under way.
     StaleStart,
     /// A completion that was not acknowledged counts as stored.
@@ -80,7 +80,7 @@ impl Bug {
     /// All of them.
     pub const ALL: [Self; 4] = [
         Self::FencingOff,
-        Self::NoGraves,
+        Self::ForgetsReleases,
         Self::StaleStart,
         Self::AnswerBeforeStored,
     ];

@@ -24,9 +24,9 @@ mod tests;
 
 const MARK: [u8; 2] = *b"S1";
 const HEAD_BYTES: usize = MARK.len() + 8 + 4 + 8 + 4 + 1;
-const GRAVE_BYTES: usize = Token::BYTES + 8 + 4;
+const DEAD_BYTES: usize = Token::BYTES + 8 + 4;
 /// So many released tokens are remembered for a slot; the ones that would be over first go first.
-const GRAVES_MAX: usize = 255;
+const DEAD_MAX: usize = 255;
 /// How much longer than any record in it a register stays: servers vote on it until no older value
 /// on a server that missed the newer ones can be taken for a live one.
 const TAIL: Duration = Duration::from_secs(60);
@@ -76,7 +76,7 @@ pub struct SlotRegister {
     /// The record.
     pub entry: Entry,
     /// Released tokens, and until when they stay dead; and those of steps that must not be taken twice.
-    graves: Vec<(Token, Duration)>,
+    dead: Vec<(Token, Duration)>,
 }
 
 impl SlotRegister {
@@ -86,12 +86,11 @@ impl SlotRegister {
         step: impl FnOnce(&mut Self, Duration) -> (T, Change),
     ) -> Result<Decision<T>, CodecError> {
         let (mut register, now) = Self::read(found)?;
-        let graves = register.graves.clone();
+        let dead = register.dead.clone();
         let (answer, change) = step(&mut register, now);
         // What is not decided is written back, and counted anew from then on: as a value of now it keeps
         // the time that has passed.
-        let is_changed =
-            change != Change::Nothing || register.graves != graves || !found.is_decided;
+        let is_changed = change != Change::Nothing || register.dead != dead || !found.is_decided;
         if is_changed {
             register.settle(now);
         }
@@ -131,31 +130,31 @@ impl SlotRegister {
         // A claim that has not arrived yet can be given back too, but not as unknown.
         if why == Release::NotRun || change != Change::Nothing {
             let until = now.saturating_add(lease.lease_for);
-            self.graves.retain(|(token, _)| *token != lease.token);
-            self.graves.push((lease.token, until));
+            self.dead.retain(|(token, _)| *token != lease.token);
+            self.dead.push((lease.token, until));
         }
         (released, change)
     }
 
     /// Whether this token was released less than a lease ago.
     fn is_dead(&self, token: &Token, now: Duration) -> bool {
-        let mut graves = self.graves.iter();
-        graves.any(|(dead, until)| dead == token && *until > now)
+        let mut dead = self.dead.iter();
+        dead.any(|(dead, until)| dead == token && *until > now)
     }
 
     /// When nothing of it matters any longer.
     fn end(&self) -> Duration {
-        let graves = self.graves.iter().map(|(_, until)| *until).max();
+        let dead = self.dead.iter().map(|(_, until)| *until).max();
         let record = self.entry.kept.as_ref().map(|kept| kept.expires);
-        graves.max(record).unwrap_or_default()
+        dead.max(record).unwrap_or_default()
     }
 
     /// Makes it a value of this moment.
     fn settle(&mut self, now: Duration) {
-        self.graves.retain(|(_, until)| *until > now);
-        if self.graves.len() > GRAVES_MAX {
-            self.graves.sort_unstable_by_key(|(_, until)| *until);
-            self.graves.drain(..self.graves.len() - GRAVES_MAX);
+        self.dead.retain(|(_, until)| *until > now);
+        if self.dead.len() > DEAD_MAX {
+            self.dead.sort_unstable_by_key(|(_, until)| *until);
+            self.dead.drain(..self.dead.len() - DEAD_MAX);
         }
         self.at = now;
         self.horizon = self.horizon.max(self.end());
@@ -170,13 +169,15 @@ impl SlotRegister {
     fn encode(&self) -> Bytes {
         let kept = self.entry.kept.as_ref().map(codec::encode);
         let kept = kept.unwrap_or_default();
-        let graves = self.graves.len() * GRAVE_BYTES;
-        let mut out = BytesMut::with_capacity(HEAD_BYTES + graves + kept.len());
+        let dead = self.dead.len() * DEAD_BYTES;
+        let mut out = BytesMut::with_capacity(HEAD_BYTES + dead + kept.len());
         out.put_slice(&MARK);
         put_moment(&mut out, self.at);
         put_moment(&mut out, self.horizon);
-        out.put_u8(u8::try_from(self.graves.len()).expect("graves are bounded when it is settled"));
-        for (token, until) in &self.graves {
+        out.put_u8(
+            u8::try_from(self.dead.len()).expect("dead tokens are bounded when it is settled"),
+        );
+        for (token, until) in &self.dead {
             out.put_slice(token.as_bytes());
             put_moment(&mut out, *until);
         }
@@ -192,18 +193,18 @@ impl SlotRegister {
         }
         rest.advance(MARK.len());
         let (at, horizon) = (moment(&mut rest), moment(&mut rest));
-        let graves = usize::from(rest.get_u8());
-        if rest.len() < graves * GRAVE_BYTES {
+        let dead = usize::from(rest.get_u8());
+        if rest.len() < dead * DEAD_BYTES {
             return Err(CodecError::Damaged {
                 what: "released tokens",
             });
         }
-        let graves = (0..graves).map(|_| {
+        let dead = (0..dead).map(|_| {
             let mut token = [0; Token::BYTES];
             rest.copy_to_slice(&mut token);
             (Token::from_bytes(token), moment(&mut rest))
         });
-        let graves = graves.collect();
+        let dead = dead.collect();
         let kept = match rest.is_empty() {
             true => None,
             false => Some(codec::decode(&rest)?),
@@ -212,7 +213,7 @@ impl SlotRegister {
             at,
             horizon,
             entry: Entry { kept },
-            graves,
+            dead,
         })
     }
 }

@@ -11,7 +11,7 @@ use super::block::Block;
 use super::finished::Finished;
 use super::looks::{Due, Looks, Tag};
 use crate::clock::Timestamp;
-use crate::entry::{Change, Entry, Graves, Kept, Phase, Waiters};
+use crate::entry::{Change, Entry, Kept, Phase, ReleasedTokens, Waiters};
 use crate::fingerprint::Fingerprint;
 use crate::operate::Filter;
 use crate::record::{Meta, Record, Replay, Token};
@@ -26,7 +26,7 @@ pub(super) struct Shard {
     /// All records that have no answer.
     open: HashTable<Box<Open>>,
     looks: Looks,
-    graves: Graves,
+    released: ReleasedTokens,
     waiters: Waiters,
 }
 
@@ -61,7 +61,7 @@ impl Shard {
             finished: Finished::default(),
             open: HashTable::new(),
             looks: Looks::new(now),
-            graves: Graves::default(),
+            released: ReleasedTokens::default(),
             waiters: Waiters::default(),
         }
     }
@@ -81,7 +81,7 @@ impl Shard {
     }
 
     pub(super) fn claim(&mut self, claim: &Claim, now: Duration) -> Claimed {
-        if self.graves.hold(&claim.slot, &claim.token, now) {
+        if self.released.is_dead(&claim.slot, &claim.token, now) {
             return Claimed::Dead;
         }
         let known = Some(&claim.meta);
@@ -93,7 +93,7 @@ impl Shard {
             let (released, change) = entry.release(lease, why, now);
             ((released, change), change)
         });
-        self.graves.bury(lease, why, change, now);
+        self.released.add(lease, why, change, now);
         released
     }
 
@@ -254,7 +254,7 @@ impl Shard {
         {
             swept += usize::from(dropped);
         }
-        self.graves.tidy(usize::MAX, now);
+        self.released.tidy(usize::MAX, now);
         swept
     }
 
@@ -266,7 +266,7 @@ impl Shard {
                 break;
             }
         }
-        self.graves.tidy(LOOKS_PER_CLAIM, now);
+        self.released.tidy(LOOKS_PER_CLAIM, now);
     }
 
     /// Looks at the next slot that is due, and says whether its record was dropped. Only the look

@@ -1,4 +1,4 @@
-//! The store: for each key [`Entry`] and [`Graves`], put together as the stores do that decide in their
+//! The store: for each key [`Entry`] and [`ReleasedTokens`], put together as the stores do that decide in their
 //! own process.
 
 use std::hash::{Hash, Hasher};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use onlyonce_core::codec;
-use onlyonce_core::entry::{Entry, Graves};
+use onlyonce_core::entry::{Entry, ReleasedTokens};
 use onlyonce_core::{
     Claim, Claimed, Completed, Lease, Record, Release, Released, Renewed, Response, Token,
 };
@@ -19,13 +19,13 @@ use super::{Bug, Tick};
 #[derive(Clone, Debug, Default)]
 pub(super) struct Shelf {
     entry: Entry,
-    graves: Graves,
+    released: ReleasedTokens,
 }
 
 impl Shelf {
     pub(super) fn claim(&mut self, claim: &Claim, now: Tick) -> Claimed {
         let now = moment(now);
-        if self.graves.hold(&claim.slot, &claim.token, now) {
+        if self.released.is_dead(&claim.slot, &claim.token, now) {
             return Claimed::Dead;
         }
         self.entry.claim(claim, now).0
@@ -62,8 +62,8 @@ impl Shelf {
     ) -> Released {
         let now = moment(now);
         let (released, change) = self.entry.release(lease, why, now);
-        if bug != Some(Bug::NoGraves) {
-            self.graves.bury(lease, why, change, now);
+        if bug != Some(Bug::ForgetsReleases) {
+            self.released.add(lease, why, change, now);
         }
         released
     }
@@ -78,15 +78,15 @@ impl Shelf {
 
     /// Forgets the tokens that have been dead long enough.
     pub(super) fn tidy(&mut self, now: Tick) {
-        self.graves.tidy(usize::MAX, moment(now));
+        self.released.tidy(usize::MAX, moment(now));
     }
 
     /// All of it, to compare: a record is what the codec makes of it.
     fn image(&self) -> (Option<Bytes>, Vec<(Token, Duration)>) {
-        let graves = self.graves.iter();
-        let mut graves: Vec<_> = graves.map(|(_, token, until)| (*token, until)).collect();
-        graves.sort_unstable();
-        (self.entry.kept.as_ref().map(codec::encode), graves)
+        let released = self.released.iter();
+        let mut released: Vec<_> = released.map(|(_, token, until)| (*token, until)).collect();
+        released.sort_unstable();
+        (self.entry.kept.as_ref().map(codec::encode), released)
     }
 }
 

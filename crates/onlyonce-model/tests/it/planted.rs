@@ -19,7 +19,7 @@ fn a_store_that_does_not_compare_tokens_is_found_out() {
 
 #[test]
 fn a_store_that_forgets_released_tokens_is_found_out() {
-    let broken = rules_broken(&planted_in_engines(engines::Bug::NoGraves));
+    let broken = rules_broken(&planted_in_engines(engines::Bug::ForgetsReleases));
 
     let rule =
         "a released token stays dead for one lease: a late copy of its claim revives nothing";

@@ -74,7 +74,7 @@ impl SlotRegister {
     /// Remembers a change among the tokens that are used up.
     fn mark(&mut self, mark: Token, change: Change, now: Duration) {
         if change != Change::Nothing {
-            self.graves.push((mark, now.saturating_add(DONE_KEPT)));
+            self.dead.push((mark, now.saturating_add(DONE_KEPT)));
         }
     }
 }

@@ -38,7 +38,7 @@ made AS (
     ON CONFLICT (slot) DO NOTHING
     RETURNING slot
 ),
-buried AS (
+ended AS (
     UPDATE {table} AS r SET
         state = CASE WHEN NOT held THEN r.state WHEN NOT unknown AND r.attempt <= 1 THEN 'R'
                      WHEN r.rerun THEN 'P' ELSE 'U' END,
@@ -59,7 +59,7 @@ buried AS (
                     AS d (token, deadline, n)
                 WHERE d.deadline > v.now AND d.token <> v.token
                 UNION ALL SELECT v.token, v.now + v.lease * {us}, 9223372036854775807
-                ORDER BY 3 DESC LIMIT {graves}
+                ORDER BY 3 DESC LIMIT {dead_max}
             ) AS g
         )
     FROM mine AS v WHERE r.slot = v.slot
@@ -70,4 +70,4 @@ SELECT slot, coalesce(verdict, 'E') AS verdict, {columns}
 FROM here CROSS JOIN promise
 WHERE (verdict IN ('F', 'E') OR (verdict IS NULL AND unknown)) AND promises >= 0
 UNION ALL SELECT slot, 'E', {nulls} FROM made
-UNION ALL SELECT slot, verdict, {columns} FROM buried
+UNION ALL SELECT slot, verdict, {columns} FROM ended

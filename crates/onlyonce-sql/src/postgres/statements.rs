@@ -42,7 +42,7 @@ pub(super) struct Statements {
 }
 
 /// How many dead tokens a slot remembers: the newest.
-const GRAVES_MAX: usize = 64;
+const DEAD_MAX: usize = 64;
 
 /// What stands in braces in the texts. A later line may be used by an earlier one.
 const WORDS: [(&str, &str); 20] = [
@@ -226,7 +226,7 @@ fn ended() -> String {
 fn spell(text: &str, table: &Table) -> String {
     let lines: Vec<_> = text.lines().filter(|line| !is_comment(line)).collect();
     let mut text = table.fill(&lines.join("\n"));
-    text = text.replace("{graves}", &GRAVES_MAX.to_string());
+    text = text.replace("{dead_max}", &DEAD_MAX.to_string());
     for (word, meaning) in WORDS {
         text = text.replace(&format!("{{{word}}}"), meaning);
     }

@@ -48,9 +48,9 @@ impl Held {
         now: Duration,
     ) -> (Released, Change) {
         let (released, change) = self.entry.release(lease, why, now);
-        let buried = self.dead.bury(lease, why, change, now);
+        let is_noted = self.dead.note(lease, why, change, now);
         match change {
-            Change::Nothing if buried => (released, Change::Written),
+            Change::Nothing if is_noted => (released, Change::Written),
             Change::Nothing | Change::Written | Change::Settled => (released, change),
         }
     }
@@ -76,9 +76,9 @@ impl Dead {
         dead.any(|(it, until)| it == token && *until > now)
     }
 
-    /// Buries the token of a release that did `change` to its record, for one lease; says whether
+    /// Notes the token of a release that did `change` to its record, for one lease; says whether
     /// it did. A claim that has not arrived yet can be given back too, but not as unknown.
-    fn bury(&mut self, lease: &Lease, why: Release, change: Change, now: Duration) -> bool {
+    fn note(&mut self, lease: &Lease, why: Release, change: Change, now: Duration) -> bool {
         let until = now.saturating_add(whole(lease.lease_for));
         if until <= now || (why == Release::Unknown && change == Change::Nothing) {
             return false;

@@ -13,14 +13,14 @@ use crate::store::{Lease, Release};
 /// Released tokens and until when they are dead. For a store whose claims all come from its own
 /// process, this may live in memory: a late claim dies with the process too.
 #[derive(Clone, Debug, Default)]
-pub struct Graves {
+pub struct ReleasedTokens {
     dead: HashMap<(Slot, Token), Duration, BuildHasherDefault<SlotHasher>>,
     due: BinaryHeap<Reverse<(Duration, Slot, Token)>>,
 }
 
-impl Graves {
+impl ReleasedTokens {
     /// Whether this token is dead at this moment.
-    pub fn hold(&self, slot: &Slot, token: &Token, now: Duration) -> bool {
+    pub fn is_dead(&self, slot: &Slot, token: &Token, now: Duration) -> bool {
         // Nothing is dead most of the time: then nothing is hashed.
         !self.dead.is_empty()
             && self
@@ -29,9 +29,9 @@ impl Graves {
                 .is_some_and(|until| *until > now)
     }
 
-    /// Buries the token of a release that did `change` to its entry, for one lease. A claim that
+    /// Notes the token of a release that did `change` to its entry, for one lease. A claim that
     /// has not arrived yet can be given back too, but not as unknown.
-    pub fn bury(&mut self, lease: &Lease, why: Release, change: Change, now: Duration) {
+    pub fn add(&mut self, lease: &Lease, why: Release, change: Change, now: Duration) {
         if why == Release::Unknown && change == Change::Nothing {
             return;
         }
@@ -46,9 +46,9 @@ impl Graves {
         dead.map(|((slot, token), until)| (slot, token, *until))
     }
 
-    /// Forgets at most `graves_max` tokens that have been dead long enough.
-    pub fn tidy(&mut self, graves_max: usize, now: Duration) {
-        for _ in 0..graves_max {
+    /// Forgets at most `tokens_max` tokens that have been dead long enough.
+    pub fn tidy(&mut self, tokens_max: usize, now: Duration) {
+        for _ in 0..tokens_max {
             let Some(Reverse((until, slot, token))) = self.due.peek().copied() else {
                 break;
             };
@@ -56,7 +56,7 @@ impl Graves {
                 break;
             }
             self.due.pop();
-            // Buried again meanwhile, it stays until its later grave is due.
+            // Released again meanwhile, it stays until its later deadline.
             let key = (slot, token);
             if self.dead.get(&key).is_some_and(|until| *until <= now) {
                 self.dead.remove(&key);
