@@ -37,8 +37,8 @@ pub(crate) enum Speed {
 
 /// The packages that tests try out as their users get them, by what selects those tests.
 const TRIED: [(&str, Language, &str); 2] = [
-    ("onlyonce-python", Language::Python, "ONLYONCE_WHEEL"),
-    ("onlyonce-node", Language::Node, "ONLYONCE_TARBALL"),
+    ("onlyonce-python", Language::Python, "ONLYONCE_TEST_WHEEL"),
+    ("onlyonce-node", Language::Node, "ONLYONCE_TEST_TARBALL"),
 ];
 
 /// Builds the packages that the tests selected by these arguments of `cargo test` install, and gives the variables

@@ -10,9 +10,9 @@ use std::process::Command;
 use crate::package::{here, run};
 
 fn tarball() -> PathBuf {
-    let tarball = env::var_os("ONLYONCE_TARBALL");
+    let tarball = env::var_os("ONLYONCE_TEST_TARBALL");
     tarball
-        .expect("`cargo xtask test` makes the tarball, and says in ONLYONCE_TARBALL where it is")
+        .expect("`cargo xtask test` makes the tarball, and says in ONLYONCE_TEST_TARBALL where it is")
         .into()
 }
 

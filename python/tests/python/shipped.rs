@@ -9,9 +9,9 @@ use std::process::Command;
 use crate::package::{here, run};
 
 fn wheel() -> PathBuf {
-    let wheel = env::var_os("ONLYONCE_WHEEL");
+    let wheel = env::var_os("ONLYONCE_TEST_WHEEL");
     wheel
-        .expect("`cargo xtask test` makes the wheel, and says in ONLYONCE_WHEEL where it is")
+        .expect("`cargo xtask test` makes the wheel, and says in ONLYONCE_TEST_WHEEL where it is")
         .into()
 }
 
