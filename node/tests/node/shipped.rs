@@ -12,7 +12,9 @@ use crate::package::{here, run};
 fn tarball() -> PathBuf {
     let tarball = env::var_os("ONLYONCE_TEST_TARBALL");
     tarball
-        .expect("`cargo xtask test` makes the tarball, and says in ONLYONCE_TEST_TARBALL where it is")
+        .expect(
+            "`cargo xtask test` makes the tarball, and says in ONLYONCE_TEST_TARBALL where it is",
+        )
         .into()
 }
 
