@@ -25,10 +25,12 @@ pub(super) fn started(ledger: &mut Ledger, id: usize, now: Ms) -> Checked {
     let ledger = &*ledger;
     let call = &ledger.calls[ledger.runs[id].call];
     let since = Window::new(call.started, now);
-    let mut tenures = ledger.cells[common].tenures.iter().rev();
-    let excused = match tenures.find(|it| own(it)) {
+    // A late copy of its claim may have been granted anew to nobody since.
+    let tenures = || ledger.cells[common].tenures.iter().filter(|it| own(it));
+    let forgotten = |it: &Tenure| matches!(it.closed, Some((_, Closing::Forgotten)));
+    let excused = match tenures().next_back() {
         Some(lost) => {
-            matches!(lost.closed, Some((_, Closing::Forgotten)))
+            tenures().any(forgotten)
                 || ledger.jumped(call.process, since)
                 || ledger.endangered(call.process, &lost.token, since)
         }
