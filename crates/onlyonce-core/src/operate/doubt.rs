@@ -191,7 +191,12 @@ async fn discard(operate: &dyn Operate, slot: &Slot, seen: &Record) -> Result<Se
     // Perhaps only the reply was lost, and it has to be known who settled it: what is there tells.
     match operate.get(slot).await {
         Ok(None) => Ok(Settled::Done),
-        Ok(Some(now)) if is_answered(&now, seen, &interim()) => Ok(Settled::Unfreed(error)),
+        Ok(Some(now)) if is_answered(&now, seen, &interim()) => {
+            Ok(match operate.forget(slot).await {
+                Ok(_) => Settled::Done,
+                Err(error) => Settled::Unfreed(error),
+            })
+        }
         Ok(Some(_)) | Err(_) => Err(error),
     }
 }
