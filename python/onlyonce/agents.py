@@ -446,9 +446,7 @@ def _renamed(value: Any, old: Optional[str], new: Optional[str]) -> Any:
     if isinstance(value, ToolMessage):
         return value.model_copy(update={"tool_call_id": new}) if value.tool_call_id == old else value
     if isinstance(value, Command):
-        return dataclasses.replace(
-            value, update=_renamed(value.update, old, new), goto=_renamed(value.goto, old, new)
-        )
+        return dataclasses.replace(value, update=_renamed(value.update, old, new), goto=_renamed(value.goto, old, new))
     if isinstance(value, Send):
         return Send(value.node, _renamed(value.arg, old, new))
     if isinstance(value, dict):

@@ -120,7 +120,8 @@ def test_a_service_that_is_not_there_leaves_a_failure_that_can_be_repeated():
 
 
 def test_what_an_earlier_attempt_may_have_done_is_not_forgotten():
-    not_run = {"type": "urn:onlyonce:problem:not-run", "detail": "the operation could not be started", "retryable": True}
+    detail = "the operation could not be started"
+    not_run = {"type": "urn:onlyonce:problem:not-run", "detail": detail, "retryable": True}
     with Service(None, (503, {}, not_run), (503, {}, not_run)) as service:
         with pytest.raises(onlyonce.SendFailed) as failed:
             Client(attempts=3, **SOON).send("POST", service.url, key="k")
