@@ -117,6 +117,6 @@ fn a_cache_takes_what_it_says() {
         let (taken, said) = said.lines().next().unwrap().split_once(' ').unwrap();
         let ratio = taken.parse::<f64>().unwrap() / said.parse::<f64>().unwrap();
 
-        assert!((0.85..1.15).contains(&ratio), "{shape:?}: {ratio}");
+        assert!((0.8..1.25).contains(&ratio), "{shape:?}: {ratio}");
     }
 }

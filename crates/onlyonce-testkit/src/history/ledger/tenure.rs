@@ -124,8 +124,28 @@ impl<'h> Tenure<'h> {
         let prolonged = self
             .prolonged()
             .map(|(sent, _)| (sent.us.saturating_add(self.lease), sent));
+        // Of several servers, those that hung count from when they took the claim: a majority with them
+        // shows more of the lease than was ever given, which proves nothing of what others say.
+        let most = self.leased_at_most().map(|most| most + SLACK);
         let seen = self.sightings.iter().map(|(at, left)| (at.us + left, *at));
+        let seen = seen.filter(|(until, _)| most.is_none_or(|most| *until <= most));
         prolonged.chain(seen).max_by_key(|(until, _)| *until)
+    }
+
+    /// Until when its lease can last; nothing if a verb that may have prolonged it has no reply.
+    fn leased_at_most(&self) -> Option<Micros> {
+        let mut deeds = self.deeds.iter();
+        let is_open = deeds.any(|it| {
+            let prolongs = matches!(it.ask, Ask::Claim { .. } | Ask::Renew);
+            prolongs && it.is_in_doubt()
+        });
+        if is_open {
+            return None;
+        }
+        let ends = self
+            .prolonged()
+            .map(|(_, heard)| heard.us.saturating_add(self.lease));
+        ends.max()
     }
 
     /// Whether its record may have been gone at `at`, though nobody heard that it was finished: the
