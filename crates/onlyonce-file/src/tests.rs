@@ -26,7 +26,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 #[derive(Default)]
 struct FlawedDisk {
     fails_to_sync: AtomicBool,
-    /// So many are reported as failed, as Linux does it: once, to whoever asks first.
+    /// So many are reported as failed, as Linux does it: once, to the first that asks.
     syncs_to_fail: AtomicUsize,
     fails_to_write: AtomicBool,
     is_full: AtomicBool,

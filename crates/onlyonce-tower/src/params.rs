@@ -1,4 +1,4 @@
-//! The parameters of a path, as whoever matched the request's route found them.
+//! The parameters of a path, as the router that matched the request found them.
 
 use std::sync::Arc;
 

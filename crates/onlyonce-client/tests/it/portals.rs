@@ -121,7 +121,7 @@ async fn a_redirect_to_a_login_page_is_not_done_and_its_key_goes_nowhere() {
     assert_eq!(portal.keys_seen.load(Ordering::SeqCst), 0);
 }
 
-/// An address that sends whoever posts to it back to itself, with GET, and then answers.
+/// An address that sends its callers back to itself, with GET, and then answers.
 #[tokio::test]
 async fn a_redirect_to_the_same_address_is_no_answer_whatever_the_settings_say() {
     let gets = Arc::<AtomicUsize>::default();

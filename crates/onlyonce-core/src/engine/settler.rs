@@ -239,7 +239,7 @@ impl Settler {
                 return room && !self.engine.is_put_off(&slot);
             }
             if room {
-                // Somebody has looked or run it lately. How often, nobody knows; how long ago it began.
+                // It was looked at or run lately. How often is unknown; how long ago it began is known.
                 let looks = looks_at(record.age(), self.every);
                 self.plan(slot, record.token, ends, looks, self.every);
             }

@@ -1,4 +1,4 @@
-//! The name of one attempt at a slot, for whoever looks first and acts later.
+//! The name of one attempt at a slot, for operators, who look first and act later.
 
 use std::fmt;
 use std::str::FromStr;
